@@ -1,14 +1,14 @@
-//! The hand-over of slots from one shard to another: one range of slots, as one server sees it.
+//! Hand-over of slots from one shard to another: one range of slots, as seen by one server.
 //!
-//! The source holds commands on the slots, reads included, and sends a [`Mark`] behind the last
-//! write. The target commits when it and its in-sync replicas have everything up to the mark. The
-//! commit is one transaction, guarded by the map, by the records of both shards and by the move. So
-//! it fails if a failover of either shard came between.
+//! The source holds commands on the slots, including reads, and sends a [`Mark`] after the last
+//! write. The target commits once it and its in-sync replicas have everything up to the mark. The
+//! commit is a single transaction, guarded by the map, the records of both shards and the move, so
+//! that it fails if either shard has failed over in the meantime.
 
 use crate::record::Revision;
 use crate::rule::Rule;
 
-/// A shard.
+/// Number of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u32);
 
@@ -29,7 +29,7 @@ pub struct View {
     pub moves: bool,
 }
 
-/// Revisions that guard the commit of a move, sent behind the last write of the source.
+/// Revisions that guard the commit of a move. The source sends them after its last write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
     /// Revision of the map.
@@ -55,11 +55,11 @@ impl Mark {
 pub struct End {
     /// Revisions that the keys must have.
     pub mark: Mark,
-    /// Revision that the target's record must have, for a commit. Without it the move is cancelled.
+    /// Revision that the target's record must have for a commit; `None` cancels the move.
     pub target: Option<Revision>,
 }
 
-/// A range of slots, as a server of one shard sees it.
+/// A range of slots, as seen by a server of one shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slots {
     shard: ShardId,
@@ -91,13 +91,13 @@ impl Slots {
         self.without != Some(rule)
     }
 
-    /// Revision at which the store was read last.
+    /// Returns the revision at which the store was last read.
     pub fn read_at(&self) -> Revision {
         self.view.at
     }
 
-    /// Takes what was read from the store. An older view is ignored. A hold ends when the move has
-    /// ended, or when its commit cannot apply any more; while the commit may still apply, the hold
+    /// Takes a view read from the store, and ignores one that is not newer than the current view. A
+    /// hold ends when the move has ended or its commit can no longer apply; until then the hold
     /// remains.
     pub fn read(&mut self, view: View) {
         if view.at <= self.view.at {
@@ -109,9 +109,9 @@ impl Slots {
         self.hold = self.hold.filter(is_open);
     }
 
-    /// Whether a primary that serves, and whose term began with a record of revision `since`, may
-    /// execute commands on the slots. A map that was read before the term began may lack a commit
-    /// of the former primary.
+    /// Whether a serving primary whose term began with record revision `since` may execute commands
+    /// on the slots. A map that was read before the term began may miss a commit by the former
+    /// primary.
     pub fn executes(&self, since: Revision) -> bool {
         let is_fresh = self.view.at >= since || !self.has(Rule::FreshMap);
         self.view.owner == self.shard && is_fresh && self.hold.is_none()
@@ -122,8 +122,8 @@ impl Slots {
         self.hold.is_some()
     }
 
-    /// Begins to hold commands on the slots, and returns the mark to send behind the last write;
-    /// `None` if this server may not execute them, or no move is under way.
+    /// Starts holding commands on the slots. Returns the mark to send after the last write, or
+    /// `None` if this server may not execute commands on them or no move is under way.
     pub fn hold(&mut self, since: Revision) -> Option<Mark> {
         if !self.executes(since) || !self.view.moves {
             return None;
@@ -132,15 +132,16 @@ impl Slots {
         self.hold
     }
 
-    /// Returns the write that makes the commit of a held move void, after a time without an
-    /// outcome. The hold ends when the store has applied it and its effect was read.
+    /// Returns the write that voids the commit of a held move, for use when the outcome has not
+    /// arrived in time. The hold ends once the store has applied this write and the result was
+    /// read.
     pub fn cancel(&self) -> Option<End> {
         self.hold.map(|mark| End { mark, target: None })
     }
 
-    /// Returns the commit of the target, whose record has revision `target`. The caller has applied
-    /// everything up to the mark, and so have all members of its shard. They keep it as long as the
-    /// commit may apply.
+    /// Returns the target's commit; the target's record has revision `target`. The caller and all
+    /// members of its shard must have applied everything up to the mark, and keep it for as long as
+    /// the commit may apply.
     pub fn commit(mark: Mark, target: Revision) -> End {
         End {
             mark,
@@ -150,7 +151,7 @@ impl Slots {
 }
 
 impl End {
-    /// Whether the write applies to keys with these revisions.
+    /// Whether the write applies while the store's keys have these revisions.
     pub fn applies(&self, view: &View, target: Revision) -> bool {
         self.mark == Mark::of(view) && view.moves && self.target.is_none_or(|is| is == target)
     }

@@ -1,50 +1,52 @@
-//! Rules of a cluster: which server may serve a shard, which replica may be promoted, which
-//! replicas must have a write before it is acknowledged, and when slots change their owner.
+//! Cluster rules: which server may serve a shard, which replica may be promoted, which replicas
+//! must have a write before it is acknowledged, and when slots change owner.
 //!
-//! The rules are state machines without I/O, clock, threads and randomness. The host passes what it
-//! has read, received and measured, with the instant on its own clock, and carries out the actions
-//! that it gets back. So the same code runs in a server and in a search of all schedules.
+//! The rules are state machines without I/O, clock, threads or randomness. The host passes in what
+//! it has read, received and measured, together with the instant on its own clock, and carries out
+//! the actions that are returned. The same code therefore runs in a server and in a search over all
+//! schedules.
 //!
 //! # What the store has
-//! One store is the source of truth: etcd, or any other with guarded writes through one log. Each
-//! write to a key gives it a new [`Revision`]. A shard has two keys:
+//! One store is the source of truth: etcd, or any other store that applies guarded writes through
+//! one log. Each write to a key gives it a new [`Revision`]. A shard has two keys:
 //! - its **record** ([`Record`]): epoch, primary, in-sync replicas;
-//! - its **beat**, which the primary writes every third of the lease. The content does not matter;
-//!   its revision does.
+//! - its **beat**, which the primary writes every third of the lease. Its content does not matter,
+//!   only its revision.
 //!
-//! All writes are [`Transaction`]s that apply only if the keys that they name still have the
-//! revisions that they name. A transaction may be delayed without a bound and its reply may be
-//! lost. So a transaction without a reply is **in doubt**: it may apply at any later time, unless a
-//! revision that guards it has changed.
+//! All writes are [`Transaction`]s. A transaction applies only if the keys it names still have the
+//! revisions it names. It may be delayed indefinitely, and its reply may be lost. A transaction
+//! without a reply is therefore **in doubt**: it may apply at any later time, unless a revision
+//! that guards it has changed.
 //!
 //! # The rules
-//! - A primary serves until its **fence**, an instant on its own clock (`member/primary.rs`).
-//!   A beat that the store has applied moves the fence. So do promises of all in-sync replicas not
-//!   to campaign, when the store cannot be reached. A primary that nobody can replace needs
+//! - A primary serves until its **fence**, an instant on its own clock (`member/primary.rs`). The
+//!   fence advances when the store applies a beat. If the store cannot be reached, it also advances
+//!   when every in-sync replica promises not to campaign. A primary that nobody can replace needs
 //!   neither.
 //! - A replica campaigns (`member/replica.rs`) when it has received no beat for longer than any
-//!   fence can last ([`Timing`]). Its transaction is guarded by the record and the beat that it has
-//!   seen.
-//! - A write is acknowledged in a synchronous cluster when all **members** have it: the in-sync
-//!   replicas, and those whose entry is in doubt.
-//! - Slots change their owner (`handover.rs`) in one transaction that is guarded by the map, by the
-//!   records of both shards and by the move itself, while the source holds commands on them.
+//!   fence can last ([`Timing`]). Its transaction is guarded by the record and the beat that it
+//!   last saw.
+//! - In a synchronous cluster, a write is acknowledged when all **members** have it: the in-sync
+//!   replicas, and replicas whose entry into the in-sync set is in doubt.
+//! - Slots change owner (`handover.rs`) in one transaction, guarded by the map, the records of both
+//!   shards and the move itself, while the source holds commands on them.
 //!
 //! # Transactions in doubt
-//! They are the reason of these rules:
-//! - A replica whose campaign is in doubt promises nothing. It makes the campaign void by writing
-//!   the beat that guards it.
+//! Transactions in doubt are the reason for these rules:
+//! - A replica whose campaign is in doubt promises nothing. It voids the campaign by writing the
+//!   beat that guards it.
 //! - A replica whose entry is in doubt counts as a member: it must have all acknowledged writes,
-//!   and the fence needs its promise.
-//! - A primary that starts again writes its record before it serves, so that no transaction of its
-//!   earlier life applies.
-//! - A primary that hands its shard over stops serving before it writes the record, and serves
-//!   again only when that write is void.
-//! - The source of a move releases its hold only when it has read the outcome, or has made it void.
+//!   and extending the fence requires its promise.
+//! - A primary that restarts writes its record before it serves, so that no transaction from before
+//!   the restart can apply.
+//! - A primary that hands over its shard stops serving before it writes the record, and serves
+//!   again only if that write is void.
+//! - The source of a move releases its hold only when it has read the outcome or has voided the
+//!   commit.
 //!
-//! `search.rs` tries schedules: all of a bounded length for few servers, and random ones with
-//! clocks that drift. It also removes each rule in turn, and must find the failure that the rule
-//! prevents.
+//! `search.rs` tests this against schedules: all schedules of a bounded length for a few servers,
+//! and random ones with drifting clocks. It also removes each rule in turn, and must then find the
+//! failure that the rule prevents.
 #![forbid(unsafe_code)]
 
 mod handover;

@@ -1,4 +1,4 @@
-//! A server of one shard: what it has read, and its role.
+//! One server of a shard: its last view of the record and the beat, and its role.
 
 mod primary;
 mod replica;
@@ -9,40 +9,40 @@ use crate::timing::{Instant, Timing};
 use primary::Primary;
 use replica::Replica;
 
-/// What a server has when its process starts.
+/// State of a server when its process starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Start {
-    /// Whether its keys include all writes that it has received, as after an orderly stop.
+    /// Whether its keys include every write that it received, as after an orderly stop.
     pub is_complete: bool,
-    /// Newest term in which it has written or received a write, or 0.
+    /// Newest term in which it wrote or received a write, or 0.
     pub epoch: u64,
     /// Position of its last write.
     pub offset: u64,
 }
 
-/// Request of a primary to a replica not to campaign for some time.
+/// A primary's request to a replica not to campaign for some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ask {
     /// The primary.
     pub from: NodeId,
     /// The replica.
     pub to: NodeId,
-    /// The primary's term.
+    /// Term of the primary.
     pub epoch: u64,
-    /// Instant of sending, on the clock of the primary.
+    /// Send time, on the primary's clock.
     pub sent: Instant,
 }
 
-/// Promise of a replica not to campaign for [`Timing::silence_ms`] after it received the request.
+/// A replica's promise not to campaign for [`Timing::silence_ms`] after it received the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Promise {
     /// The replica.
     pub from: NodeId,
     /// The primary.
     pub to: NodeId,
-    /// The primary's term.
+    /// Term of the primary.
     pub epoch: u64,
-    /// Instant at which the request was sent, on the clock of the primary.
+    /// Send time of the request, on the primary's clock.
     pub asked: Instant,
 }
 
@@ -56,7 +56,7 @@ pub enum Action {
     Ask(Ask),
 }
 
-/// Role of a server in its shard, by the record that it has read last.
+/// Role of a server in its shard, according to the newest record that it has read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     /// The record names it as primary.
@@ -65,7 +65,7 @@ pub(crate) enum Role {
     Replica(Replica),
 }
 
-/// A server of one shard.
+/// State machine of one server of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
     pub(crate) id: NodeId,
@@ -107,7 +107,7 @@ impl Member {
         }
     }
 
-    /// Whether a rule is in force.
+    /// Whether a rule is in force; always true outside of tests.
     #[cfg(not(test))]
     pub(crate) fn has(&self, _rule: Rule) -> bool {
         true
@@ -138,8 +138,9 @@ impl Member {
         matches!(self.role, Role::Primary(_))
     }
 
-    /// Whether replicas may follow this server. A primary that has started again has a shorter log
-    /// than its term may have had, so that they would remove acknowledged writes.
+    /// Whether replicas may follow this server. After a restart, a primary's log may be shorter
+    /// than it was earlier in the term, and replicas that followed it would drop acknowledged
+    /// writes.
     pub fn leads(&self) -> bool {
         match &self.role {
             Role::Primary(primary) => primary.started.is_none() || !self.has(Rule::FollowBegun),
@@ -147,8 +148,8 @@ impl Member {
         }
     }
 
-    /// Whether this server may execute commands, and send replies, at an instant. The host checks
-    /// it before a batch and again before the replies of the batch are sent.
+    /// Whether this server may execute commands and send replies at an instant. The host checks
+    /// this before each batch, and again before it sends the replies to the batch.
     pub fn serves(&self, now: Instant) -> bool {
         match &self.role {
             Role::Primary(primary) => primary.serves(now),
@@ -156,8 +157,8 @@ impl Member {
         }
     }
 
-    /// Takes the record and the revision of the beat, which were read from the store at one
-    /// revision. What is older than the newest is ignored. `offset` is the position of this
+    /// Takes a record and a beat revision that were read from the store at one revision, and
+    /// ignores each unless it is newer than the known one. `offset` is the position of this
     /// server's last write.
     pub fn read(&mut self, record: Versioned<Record>, beat: Revision, offset: u64, now: Instant) {
         self.take_record(record, offset);
@@ -213,7 +214,7 @@ impl Member {
         }
     }
 
-    /// Returns the work that is due.
+    /// Returns the actions that are due.
     pub fn tick(&mut self, now: Instant) -> Vec<Action> {
         match self.role {
             Role::Primary(_) => self.tick_as_primary(now),
@@ -221,8 +222,8 @@ impl Member {
         }
     }
 
-    /// The store has applied a transaction of this process, at a revision. `offset` is the position
-    /// of this server's last write.
+    /// Registers that the store applied a transaction of this process at a revision. `offset` is
+    /// the position of this server's last write.
     pub fn applied(&mut self, sent: &Transaction, revision: Revision, offset: u64, now: Instant) {
         let is_new = revision > self.record.revision;
         if let (Some(record), true) = (&sent.record, is_new) {
@@ -241,8 +242,9 @@ impl Member {
         self.settle(sent);
     }
 
-    /// The store has refused a transaction: a key that guards it has another revision. The host
-    /// reads the record and the beat, which end the doubts about other transactions.
+    /// Registers that the store refused a transaction, because a key that guards it has another
+    /// revision. The host should then read the record and the beat, which settles doubts about
+    /// other transactions.
     pub fn refused(&mut self, sent: &Transaction) {
         // A withdrawal may be refused because the campaign has applied.
         if let (Role::Replica(replica), Purpose::Campaign) = (&mut self.role, sent.purpose) {
@@ -251,12 +253,12 @@ impl Member {
         self.settle(sent);
     }
 
-    /// A transaction has no reply and will get none. It remains in doubt.
+    /// Registers that a transaction got no reply and will get none. It remains in doubt.
     pub fn unanswered(&mut self, sent: &Transaction) {
         self.settle(sent);
     }
 
-    /// A further transaction may be sent.
+    /// Clears the awaited transaction, so that another one may be sent.
     fn settle(&mut self, sent: &Transaction) {
         match &mut self.role {
             Role::Primary(primary) => {

@@ -1,17 +1,17 @@
-//! The record of a shard, and the transactions that change it.
+//! A shard's record and the transactions that change it.
 
 use crate::timing::Instant;
 use std::collections::BTreeSet;
 
-/// A server.
+/// Number of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
-/// Number of a write in the store's log. Later writes have higher numbers.
+/// Number of a write in the store's log; later writes have higher numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
-/// A value with the revision of its last write.
+/// A value and the revision of its last write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Versioned<T> {
     /// The value.
@@ -20,21 +20,22 @@ pub struct Versioned<T> {
     pub revision: Revision,
 }
 
-/// Record of a shard.
+/// A shard's record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Number of the primary's term. Each new primary has a higher one.
     pub epoch: u64,
     /// Server that may serve the shard while its fence lasts.
     pub primary: NodeId,
-    /// Replicas that may be promoted: in a synchronous cluster, they have all acknowledged writes.
-    /// The primary is not among them.
+    /// Replicas that may be promoted, without the primary. In a synchronous cluster, each has all
+    /// acknowledged writes.
     pub in_sync: BTreeSet<NodeId>,
 }
 
 impl Record {
-    /// Returns the record in which an in-sync replica replaces the primary; `None` if the server is
-    /// not in sync. The former primary is not in sync, because it may have writes of its own.
+    /// Returns the record in which an in-sync replica replaces the primary, or `None` if the server
+    /// is not in sync. The former primary leaves the in-sync set, because it may have writes that
+    /// no other server has.
     pub fn promoted(&self, replica: NodeId) -> Option<Record> {
         let mut in_sync = self.in_sync.clone();
         in_sync.remove(&replica).then_some(Record {
@@ -44,15 +45,15 @@ impl Record {
         })
     }
 
-    /// Returns the record in which the primary has handed the shard over to an in-sync replica with
-    /// the same history, and remains in sync; `None` if the server is not in sync.
+    /// Returns the record after the primary has handed the shard over to an in-sync replica with
+    /// the same history and stays in sync itself. Returns `None` if the server is not in sync.
     pub fn handed_over(&self, replica: NodeId) -> Option<Record> {
         let mut record = self.promoted(replica)?;
         record.in_sync.insert(self.primary);
         Some(record)
     }
 
-    /// Returns the record with a further in-sync replica.
+    /// Returns the record with one more in-sync replica.
     #[must_use]
     pub fn with(&self, replica: NodeId) -> Record {
         let mut record = self.clone();
@@ -60,7 +61,7 @@ impl Record {
         record
     }
 
-    /// Returns the record without an in-sync replica.
+    /// Returns the record without one of the in-sync replicas.
     #[must_use]
     pub fn without(&self, replica: NodeId) -> Record {
         let mut record = self.clone();
@@ -78,10 +79,10 @@ impl Record {
     }
 }
 
-/// Purpose of a transaction on a shard.
+/// Purpose of a shard transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// The primary moves its fence.
+    /// The primary extends its fence.
     Beat,
     /// The primary adds an in-sync replica.
     Enter(NodeId),
@@ -89,36 +90,36 @@ pub enum Purpose {
     Leave(NodeId),
     /// The primary makes an in-sync replica the primary.
     HandOver(NodeId),
-    /// The primary begins a new term after its start.
+    /// The primary begins a new term after a start.
     Resume,
     /// An in-sync replica makes itself the primary.
     Campaign,
-    /// A replica makes its campaign void.
+    /// A replica voids its campaign.
     Withdraw,
 }
 
-/// A guarded write on the keys of one shard. It writes the beat and, if there is one, the record.
+/// A guarded write to the keys of one shard. It writes the beat and, if present, the record.
 ///
-/// A replica that enters counts the silence of the primary from that beat. The last one before may
-/// be old, because a primary without members needs none.
+/// A replica that enters measures the primary's silence from this beat. The previous beat may be
+/// old, because a primary without members needs none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Transaction {
-    /// Server that sends it.
+    /// Sender.
     pub from: NodeId,
-    /// Instant of sending, on that server's clock.
+    /// Send time, on the sender's clock.
     pub sent: Instant,
-    /// Purpose, for the reply.
+    /// Purpose, so that the sender can handle the reply.
     pub purpose: Purpose,
     /// Revision that the record must have.
     pub record_is: Revision,
     /// Revision that the beat must have, if the transaction depends on it.
     pub beat_is: Option<Revision>,
-    /// New record.
+    /// New record, if it changes.
     pub record: Option<Record>,
 }
 
 impl Transaction {
-    /// Whether it applies to keys with these revisions.
+    /// Whether it applies while the keys have these revisions.
     pub fn applies(&self, record: Revision, beat: Revision) -> bool {
         self.record_is == record && self.beat_is.is_none_or(|is| is == beat)
     }

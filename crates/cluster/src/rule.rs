@@ -1,36 +1,37 @@
 //! Names of the rules.
 
-/// Rules that a test can remove, to show that the search finds what they prevent.
+/// Rules that a test can disable, to show that the search finds the failures they prevent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rule {
-    /// A fence counts from the sending of a beat, not from the arrival of its reply.
+    /// A fence counts from the time a beat was sent, not from the arrival of the reply.
     FenceFromSending,
-    /// A campaign waits until no fence can last.
+    /// A replica does not campaign while a fence may still last.
     Silence,
-    /// A campaign is guarded by the last beat that was seen.
+    /// A campaign is guarded by the last beat that the replica saw.
     BeatGuard,
     /// A replica that has promised does not campaign.
     KeepPromise,
     /// A replica whose campaign is in doubt does not promise.
     NoPromiseInDoubt,
-    /// A replica that starts may have a campaign in doubt.
+    /// A replica that starts must assume a campaign in doubt.
     #[cfg(test)]
     DoubtAfterStart,
-    /// A replica whose entry is in doubt is a member.
+    /// A replica whose entry is in doubt counts as a member.
     DoubtfulEntry,
-    /// A replica enters when it has all acknowledged writes.
+    /// A replica enters only when it has all acknowledged writes.
     EnterCaughtUp,
-    /// A write is acknowledged when all members have it.
+    /// A write is acknowledged only when all members have it.
     AllMembers,
     /// A primary that starts again begins a new term before it serves.
     ResumeFirst,
-    /// A primary that has lost writes by a start begins a term alone only if it wrote in the last.
+    /// A primary that lost writes in a restart begins a term alone only if it wrote in the last
+    /// term.
     OnlyCopy,
     /// Replicas follow a primary only in a term that it has begun.
     FollowBegun,
-    /// A primary stops serving before it hands its shard over.
+    /// A primary stops serving before it hands over its shard.
     YieldFirst,
-    /// A replica that has lost writes by a start does not campaign before it has caught up.
+    /// A replica that lost writes in a restart does not campaign before it has caught up.
     Complete,
     /// A map that was read before the term began does not count.
     FreshMap,

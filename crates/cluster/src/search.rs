@@ -1,5 +1,5 @@
-//! Search of schedules for states that the rules exclude: two servers that serve one shard, and a
-//! primary without a write that was acknowledged.
+//! Search over schedules for states that the rules must exclude: two servers serving one shard, and
+//! a primary that lacks an acknowledged write.
 
 mod moves;
 mod world;
@@ -11,13 +11,13 @@ use world::{LEASE, Step, World};
 
 /// Number of kinds of steps.
 const KINDS: usize = 18;
-/// Kinds of steps that every schedule has.
+/// Range of the kinds of steps that every schedule includes.
 const NEEDED_FIRST: usize = 0;
 const NEEDED_LAST: usize = 4;
 /// Number of steps of a random schedule.
 const STEPS: usize = 120;
 
-/// A generator of numbers (splitmix64): G. Steele, D. Lea, C. Flood, *Fast splittable pseudorandom
+/// Random number generator (splitmix64): G. Steele, D. Lea, C. Flood, *Fast splittable pseudorandom
 /// number generators*, OOPSLA 2014.
 struct Random(u64);
 
@@ -79,7 +79,7 @@ fn schedule(
     None
 }
 
-/// Takes steps as far as the state allows them. Returns the failure, if there is one.
+/// Takes steps as far as the state allows them. Returns the failure, if any.
 fn replay(steps: &[Step], rates: &[u64], without: Option<Rule>) -> Option<String> {
     let mut world = World::new(rates, without);
     for step in steps {
@@ -93,7 +93,7 @@ fn replay(steps: &[Step], rates: &[u64], without: Option<Rule>) -> Option<String
     None
 }
 
-/// Leaves out steps as long as the rest still fails.
+/// Removes steps while the remaining schedule still fails.
 fn shrink(mut steps: Vec<Step>, rates: &[u64], without: Option<Rule>) -> Vec<Step> {
     loop {
         let fails = |at: &usize| {
@@ -108,7 +108,7 @@ fn shrink(mut steps: Vec<Step>, rates: &[u64], without: Option<Rule>) -> Vec<Ste
     }
 }
 
-/// Number of a step's kind, below [`KINDS`].
+/// Returns the number of a step's kind, below [`KINDS`].
 fn kind(step: &Step) -> usize {
     match step {
         Step::Pass(_) => 0,
@@ -156,10 +156,11 @@ const RULES: [(Rule, u64); 12] = [
     (Rule::YieldFirst, 19_323),
     (Rule::Complete, 114_679),
 ];
-/// Number of schedules that are tried from the seed on, in case that a change has moved it.
+/// Number of schedules tried from the seed on, in case a change has moved the failure to another
+/// seed.
 const SEEDS_TRIED: u64 = 400_000;
 
-/// A restart forgot a campaign in doubt, so that the replica promised not to campaign.
+/// Regression: a restarted replica forgot its campaign in doubt and promised not to campaign.
 #[test]
 fn a_campaign_of_an_earlier_process_is_in_doubt() {
     let steps = [
@@ -183,8 +184,8 @@ fn a_campaign_of_an_earlier_process_is_in_doubt() {
     assert_eq!(replay(&steps, &[100, 100], None), None);
 }
 
-/// A server that was promoted while it was down, and has lost writes, began its term although the
-/// former primary has them.
+/// Regression: a server that was promoted while it was down and had lost writes began its term,
+/// although the former primary still had the writes.
 #[test]
 fn a_promoted_server_that_has_lost_writes_waits() {
     let steps = [
@@ -220,7 +221,7 @@ fn some_schedule_fails_without_each_of_the_rules() {
     }
 }
 
-/// All schedules of two servers with one process that ends and one change of the members.
+/// Tries all schedules of two servers with one crash and one membership change.
 #[test]
 fn all_short_schedules_of_two_servers_are_safe() {
     let mut seen = HashSet::new();

@@ -1,12 +1,12 @@
-//! Times by which fences end before campaigns begin.
+//! Times that guarantee that a fence ends before a campaign begins.
 
 use std::fmt;
 
-/// Maximum deviation of a clock's rate from real time, as one part in this number (1 %).
+/// Reciprocal of the maximum deviation of a clock's rate from real time (1 %).
 const DRIFT_PART: u64 = 100;
 
-/// Instant on a server's own monotonic clock, which counts suspended time, in milliseconds.
-/// Instants of different servers are never compared.
+/// Instant in milliseconds on a server's own monotonic clock, which counts suspended time. Instants
+/// of different servers are never compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
@@ -18,7 +18,7 @@ impl Instant {
     }
 }
 
-/// Lease time of primaries, and what follows from it.
+/// Lease time of primaries, and the times derived from it.
 ///
 /// A fence lasts `lease - margin` by the clock of the primary, and a campaign waits for
 /// `1.01 lease + margin` by the clock of the replica. If each clock's rate is within 1 % of real
@@ -35,7 +35,7 @@ pub struct Timing {
 pub enum TimingError {
     /// The margin does not cover the drift of two clocks.
     MarginTooShort,
-    /// The margin leaves less than half of the lease to the fence.
+    /// The margin leaves less than half of the lease for the fence.
     MarginTooLong,
 }
 
@@ -51,10 +51,10 @@ impl fmt::Display for TimingError {
 impl std::error::Error for TimingError {}
 
 impl Timing {
-    /// Creates the times of a lease, in milliseconds.
+    /// Creates the times for a lease and a margin in milliseconds.
     ///
     /// # Errors
-    /// The margin is below a hundredth of the lease, or half of it and more.
+    /// The margin is below a hundredth of the lease, or is at least half of it.
     pub fn new(lease_ms: u64, margin_ms: u64) -> Result<Timing, TimingError> {
         if margin_ms == 0 || margin_ms < lease_ms.div_ceil(DRIFT_PART) {
             return Err(TimingError::MarginTooShort);
@@ -73,12 +73,12 @@ impl Timing {
         (self.lease_ms / 3).max(1)
     }
 
-    /// Time from the sending of a beat to the end of the fence, in milliseconds.
+    /// Time in milliseconds from sending a beat to the end of the fence.
     pub fn fence_ms(self) -> u64 {
         self.lease_ms - self.margin_ms
     }
 
-    /// Time from the arrival of the last beat to a campaign, in milliseconds.
+    /// Time in milliseconds from the arrival of the last beat to a campaign.
     pub fn silence_ms(self) -> u64 {
         self.lease_ms + self.lease_ms.div_ceil(DRIFT_PART) + self.margin_ms
     }

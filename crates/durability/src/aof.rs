@@ -1,4 +1,4 @@
-//! The append-only file: every change as a command in a file, in the layout of Redis 7.
+//! The append-only file: every change as a command in a file, in Redis 7's layout.
 //!
 //! A folder holds a *base* (all keys at one instant, a snapshot), *increments* (the commands since)
 //! and a *manifest*, which names them. A rewrite writes a new base while the server runs:
@@ -9,18 +9,18 @@
 //!                     thread for snapshots ─┸▶ new base ─▶ new manifest ─▶ old parts are deleted
 //! ```
 //!
-//! With `appendfsync always` the replies of a connection that has written are held until the file
-//! is on the disk; one synchronization serves all connections that wait. With `everysec` the thread
-//! writes every 20 ms, and another thread synchronizes every second, so that a slow synchronization
-//! does not delay the writes.
+//! With `appendfsync always`, the replies of a connection that has written are held until the file
+//! is on disk; one fsync serves all waiting connections. With `everysec`, the thread writes every
+//! 20 ms and another thread calls fsync every second, so that a slow fsync does not delay the
+//! writes.
 //!
-//! If a write fails, it is repeated every second, and commands that write are refused meanwhile. If
-//! a synchronization fails, the kernel may have dropped what was written; then, and if more than
-//! [`session::feed::FILE_LAG_MAX`] could not be written, commands that write are refused until a
-//! rewrite has succeeded.
+//! A failed write is retried every second, and write commands are refused meanwhile. After a failed
+//! fsync the kernel may have dropped the written data. In that case, or if more than
+//! [`session::feed::FILE_LAG_MAX`] bytes could not be written, write commands are refused until a
+//! rewrite succeeds.
 //!
-//! This module is the state; `writer.rs` is the thread, `work.rs` what workers do, `load.rs` reads
-//! the files at the start.
+//! This module holds the state. The rest is in the server: `writer.rs` is the thread, `work.rs` the
+//! part that workers do, and `load.rs` reads the files at startup.
 
 pub mod annotation;
 pub mod manifest;
@@ -37,34 +37,34 @@ use std::time::{Duration, Instant};
 /// Time after a failed rewrite before the next attempt.
 pub const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// Error for writes while the file cannot be written.
+/// Error for write commands while the file cannot be written.
 pub const WRITES_REFUSED: &str = "MISCONF Errors writing to the AOF file. Commands that may modify the data set are disabled until the file can be written again. Please check the logs for details about the error.";
 
-/// Work for the thread that is done when it reaches a position of the feed.
+/// A task that the thread performs when it reaches a position of the feed.
 #[derive(Debug)]
 pub enum Order {
-    /// Continue in this file, the increment with this name and number.
+    /// Continue in this file, which is the increment with this name and number.
     Switch(File, manifest::Part),
     /// The base of a rewrite is complete and has this number of bytes.
     Based(Rewriting, u64),
-    /// End the file.
+    /// Close the file and end.
     Close,
 }
 
 /// A rewrite.
 #[derive(Debug)]
 pub struct Rewriting {
-    /// The base that is written.
+    /// The base being written.
     pub base: manifest::Part,
     /// Number of the first increment after the base.
     pub first: u64,
     /// Time at which the rewrite began.
     pub since: Instant,
-    /// The value of [`State::breaks`] at its beginning.
+    /// Value of [`State::breaks`] when the rewrite began.
     pub breaks: u64,
 }
 
-/// How far the file is in use.
+/// Stage of the file's use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// There is no file.
@@ -76,10 +76,10 @@ pub enum Phase {
     On,
 }
 
-/// What one lock protects.
+/// State protected by one lock.
 #[derive(Default)]
 pub struct State {
-    /// How far the file is.
+    /// Stage that the file has reached.
     pub phase: Phase,
     /// Folder of the files.
     pub folder: PathBuf,
@@ -89,16 +89,16 @@ pub struct State {
     pub manifest: Manifest,
     /// Changes of files, with the position of the feed at which each takes effect.
     pub orders: VecDeque<(u64, Order)>,
-    /// Whether the thread performs an order.
+    /// Whether the thread is performing an order.
     pub is_performing: bool,
     /// The rewrite whose base is being written.
     pub rewriting: Option<Rewriting>,
-    /// Whether a rewrite was requested that has not begun.
+    /// Whether a rewrite is requested but has not begun.
     pub is_scheduled: bool,
-    /// Whether the file is not trusted, so that a rewrite is needed.
+    /// Whether the file cannot be trusted, so that a rewrite is needed.
     pub is_broken: bool,
-    /// How many times the file has lost trust. A rewrite restores it if nothing was lost since its
-    /// beginning.
+    /// Number of times the file has lost trust. A rewrite restores trust only if this number has
+    /// not changed since the rewrite began.
     pub breaks: u64,
     /// Time of the last failed rewrite.
     pub failed_at: Option<Instant>,
@@ -110,14 +110,14 @@ pub struct State {
     pub rewrites: u64,
     /// Size of the base in bytes.
     pub base_bytes: u64,
-    /// Size of the base and of all increments in bytes.
+    /// Total size of the base and all increments in bytes.
     pub current_bytes: u64,
-    /// The value of `current_bytes` after the last rewrite, or after the load.
+    /// Value of `current_bytes` after the last rewrite or after loading.
     pub bytes_after_rewrite: u64,
 }
 
 impl State {
-    /// Declares that the file no longer contains the present keys, so that it must be rewritten.
+    /// Marks the file as no longer matching the keys, so that it must be rewritten.
     pub fn distrust(&mut self) {
         self.is_broken = true;
         self.breaks += 1;
@@ -127,26 +127,26 @@ impl State {
 /// State of the append-only file.
 #[derive(Default)]
 pub struct AppendOnly {
-    /// What the lock protects.
+    /// State protected by the lock.
     state: Mutex<State>,
     /// Wakes the thread.
     pub bell: Condvar,
-    /// Position of the feed up to which the file is on the disk.
+    /// Feed position up to which the file is on disk.
     pub synced: AtomicU64,
-    /// Whether replies wait until the file is on the disk.
+    /// Whether replies are held until the file is on disk.
     pub holds_replies: AtomicBool,
-    /// Whether the last write or synchronization failed.
+    /// Whether the last write or fsync failed.
     pub has_failed: AtomicBool,
-    /// Whether a worker has connections whose replies are held.
+    /// Whether any worker has connections with held replies.
     pub has_waiting: AtomicBool,
-    /// Number of connections whose replies began to be held since the last synchronization began.
+    /// Number of connections whose replies have been held since the last fsync began.
     pub held: AtomicUsize,
-    /// Number of held connections that the thread waits for before it synchronizes; 0 if it does
-    /// not wait.
+    /// Number of held connections that the thread waits for before it calls fsync; 0 if it does not
+    /// wait.
     pub awaited: AtomicUsize,
     /// Number of workers that have ended.
     pub ended_workers: AtomicUsize,
-    /// Number of synchronizations that took a second or longer.
+    /// Number of fsync calls that took a second or longer.
     pub delayed_syncs: AtomicU64,
 }
 
@@ -162,44 +162,44 @@ impl AppendOnly {
         state.phase == Phase::On && !state.is_broken
     }
 
-    /// Declares that the file no longer contains the present keys, so that it must be rewritten.
+    /// Marks the file as no longer matching the keys, so that it must be rewritten.
     pub fn distrust(&self) {
         let mut state = self.state();
         state.distrust();
         self.synced.store(0, Relaxed);
     }
 
-    /// Whether the thread has yet to put a base in force or to end the file. No rewrite begins
-    /// meanwhile: it would take names that are in use, and readers that are about to be removed.
+    /// Whether the thread still has to activate a base or to end the file. No rewrite may begin
+    /// meanwhile: it would use names that are taken and readers that are about to be removed.
     pub fn is_settling(&self) -> bool {
         let state = self.state();
         let mut orders = state.orders.iter();
         state.is_performing || orders.any(|(_, order)| !matches!(order, Order::Switch(..)))
     }
 
-    /// Whether the file is written, or its first base is.
+    /// Whether the file, or its first base, is being written.
     pub fn is_on(&self) -> bool {
         self.state().phase != Phase::Off
     }
 
-    /// Whether replies wait until the file is on the disk.
+    /// Whether replies are held until the file is on disk.
     #[inline]
     pub fn holds_replies(&self) -> bool {
         self.holds_replies.load(Relaxed)
     }
 
-    /// Returns the position of the feed up to which the file is on the disk.
+    /// Returns the feed position up to which the file is on disk.
     #[inline]
     pub fn synced(&self) -> u64 {
         self.synced.load(Relaxed)
     }
 
-    /// Requests that all workers are woken after the next synchronization.
+    /// Requests that all workers be woken after the next fsync.
     pub fn wait(&self) {
         self.has_waiting.store(true, Relaxed);
     }
 
-    /// Counts a connection whose replies are held, for which the thread may wait.
+    /// Counts a connection with held replies, for which the thread may wait.
     pub fn count_held(&self) {
         let held = self.held.fetch_add(1, Relaxed) + 1;
         if held == self.awaited.load(Relaxed) {
@@ -209,13 +209,13 @@ impl AppendOnly {
         }
     }
 
-    /// Whether commands that write are refused.
+    /// Whether write commands are refused.
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.has_failed.load(Relaxed)
     }
 
-    /// Records that a worker has ended. The file ends after all of them.
+    /// Records that a worker has ended. The file is closed after the last one.
     pub fn end_worker(&self) {
         self.ended_workers.fetch_add(1, Relaxed);
         self.bell.notify_all();
@@ -250,7 +250,7 @@ pub struct AofFacts {
     pub is_on: bool,
     /// Whether a rewrite is in progress.
     pub is_rewriting: bool,
-    /// Whether a rewrite was requested that has not begun.
+    /// Whether a rewrite is requested but has not begun.
     pub is_scheduled: bool,
     /// Duration of the last rewrite.
     pub last_took: Option<Duration>,
@@ -266,6 +266,6 @@ pub struct AofFacts {
     pub base_bytes: u64,
     /// Size of all parts in bytes.
     pub current_bytes: u64,
-    /// Number of times that a synchronization took more than a second.
+    /// Number of fsync calls that took more than a second.
     pub delayed_syncs: u64,
 }

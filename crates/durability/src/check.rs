@@ -1,5 +1,5 @@
-//! `mayfly check`: reads a snapshot file, reports what it contains and where it is damaged, and
-//! writes the part before the damage to a new file.
+//! `mayfly check`: reads a snapshot file, reports its contents and any damage, and copies the part
+//! before the damage to a new file.
 
 pub mod commands;
 pub mod survey;
@@ -14,14 +14,14 @@ use units::show::{bytes, count};
 use wire::dump::{Element, Sink, StreamPart, ValueType};
 use wire::rdb::{Framing, HEADER_BYTES, HEADER_PENDING, Item, Kind, RdbError, Reader, Version};
 
-/// Maximum number of databases and of modules that are counted by name.
+/// Maximum number of databases, and of modules, that are counted by name.
 const NAMES_MAX: usize = 1000;
-/// Number of prefixes in the text.
+/// Number of prefixes shown in the text output.
 const PREFIXES_SHOWN: usize = 10;
-/// Size of the pieces in which a file is copied.
+/// Size of the buffer for copying a file.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What a file contains.
+/// Contents of a file.
 #[derive(Debug, Default)]
 pub struct Contents {
     version: Option<Version>,
@@ -29,17 +29,17 @@ pub struct Contents {
     types: BTreeMap<&'static str, Sums>,
     /// Number of keys by database.
     databases: BTreeMap<u64, u64>,
-    /// Number of values and of other data by module.
+    /// Number of values and other data items by module.
     modules: BTreeMap<String, u64>,
     libraries: u64,
-    /// Number of keys whose collections have no elements, so that a server does not load them.
+    /// Number of keys whose collections are empty. A server does not load them.
     empty: u64,
     survey: Survey,
-    /// Offset behind the last item that is not damaged.
+    /// Offset after the last undamaged item.
     end: u64,
 }
 
-/// Sums over the values of a type.
+/// Totals for the values of one type.
 #[derive(Debug, Default)]
 pub struct Sums {
     /// Number of keys.
@@ -48,19 +48,19 @@ pub struct Sums {
     pub with_deadline: u64,
     /// Number of keys that have expired.
     pub expired: u64,
-    /// Number of keys whose collection has no elements. A server does not load them.
+    /// Number of keys whose collection is empty. A server does not load them.
     pub empty: u64,
-    /// Number of elements; a string is one.
+    /// Number of elements; a string counts as one.
     pub elements: u64,
     /// Number of elements with a deadline of their own.
     pub elements_with_deadline: u64,
-    /// Bytes of keys and values, without what a format or a server adds.
+    /// Bytes of keys and values, without the overhead of the format or of a server.
     pub bytes: u64,
-    /// Size of the largest value in bytes, and its key.
+    /// Size in bytes and key of the largest value.
     largest: (u64, Vec<u8>),
 }
 
-/// Sums over one value.
+/// Totals for one value.
 #[derive(Default)]
 struct One {
     elements: u64,
@@ -92,8 +92,8 @@ impl Sink for One {
 }
 
 impl Contents {
-    /// Reads a file. Returns also the damage, if there is any. `now_ms` is the time in milliseconds
-    /// since 1970 at which keys count as expired.
+    /// Reads a file. Returns its contents and the damage, if any. `now_ms` is the time in
+    /// milliseconds since 1970 that decides which keys have expired.
     pub fn read(source: impl io::Read, now_ms: u64) -> (Contents, Option<RdbError>) {
         let mut contents = Contents::default();
         let mut reader = Reader::new(source);
@@ -154,8 +154,8 @@ impl Contents {
         }
     }
 
-    /// Adds a key with `elements_with_deadline`. `deadline` is the remaining time, or `None` inside
-    /// if the key has expired.
+    /// Adds a key with `elements_with_deadline`. `deadline` contains the remaining time, or
+    /// `Some(None)` if the key has expired.
     fn add(
         &mut self,
         one: Large,
@@ -176,14 +176,14 @@ impl Contents {
         self.survey.add(one, deadline);
     }
 
-    /// Returns the version of the file and the server that wrote it, as text.
+    /// Returns the file's version and the server that wrote it, as text.
     pub fn origin(&self) -> Option<String> {
         let writer = self.writer.as_deref().unwrap_or("an unknown server");
         self.version
             .map(|version| format!("{version}, written by {writer}"))
     }
 
-    /// Returns the sums of each type by its name.
+    /// Returns the totals of each type by its name.
     pub fn types(&self) -> &BTreeMap<&'static str, Sums> {
         &self.types
     }
@@ -193,17 +193,17 @@ impl Contents {
         &self.databases
     }
 
-    /// Returns the number of keys whose collections have no elements.
+    /// Returns the number of keys whose collections are empty.
     pub fn empty(&self) -> u64 {
         self.empty
     }
 
-    /// Returns the distributions over the keys.
+    /// Returns the distributions of the keys.
     pub fn survey(&self) -> &Survey {
         &self.survey
     }
 
-    /// Copies the part of a file that is not damaged to a new file, with a checksum of its own.
+    /// Copies the undamaged part of a file to a new file and adds a new checksum.
     ///
     /// # Errors
     /// The header of the file is damaged, the new file exists, or a file cannot be read or written.
@@ -238,7 +238,7 @@ impl Contents {
     }
 }
 
-/// Counts a name. Beyond the maximum number of names, further ones are left out.
+/// Counts a name. Names beyond the maximum number are left out.
 fn count_name<N: Ord>(counts: &mut BTreeMap<N, u64>, name: N) {
     if counts.len() < NAMES_MAX || counts.contains_key(&name) {
         *counts.entry(name).or_default() += 1;

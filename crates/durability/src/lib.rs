@@ -1,8 +1,8 @@
-//! How keys outlive a process and reach others: the state and the formats of snapshots, of the
-//! append-only file, of replication and of restarts.
+//! Everything by which keys survive a process or reach another one: the state and formats of
+//! snapshots, the append-only file, replication and restarts.
 //!
-//! The threads and the workers' parts, which execute commands, are modules of the crate `server`
-//! with the same names.
+//! The threads, and the work done by workers, are in modules of the same names in the crate
+//! `server`, which executes commands.
 #![forbid(unsafe_code)]
 
 pub mod aof;

@@ -1,27 +1,26 @@
 //! Loading of a snapshot file into the keyspace, while the workers answer `-LOADING`.
 //!
-//! One thread reads the file and collects keys of the same shard in batches (`batch.rs`). Alone, it
-//! builds the values and stores them, too (`storing.rs`). With others (`load-threads`), it copies
-//! values as they are, after a check of their structure, and the others build and store them
-//! (`threads.rs`).
+//! One thread reads the file and collects keys of the same shard in batches (`batch.rs`). If it is
+//! the only thread, it also builds and stores the values (`storing.rs`). With more threads
+//! (`load-threads`), it checks the structure of values and copies them, and the other threads build
+//! and store them (`threads.rs`).
 //!
-//! The workers go on with expiry and eviction: a key whose deadline passes during the load is
-//! removed as usual, and one that had expired before is not stored. If `maxmemory` is reached, the
-//! policy evicts; under `noeviction` the rest is loaded nevertheless and later writes are refused,
-//! as in Redis.
+//! Workers keep expiring and evicting. A key whose deadline passes during the load is removed as
+//! usual; a key that had already expired is not stored. At `maxmemory`, the policy evicts. Under
+//! `noeviction`, the rest is still loaded and later writes are refused, as in Redis.
 //!
 //! Only the slab engine loads files.
 //!
-//! `file.rs` loads a file; this module is the state that others read.
+//! This module holds the state that other modules read. In the server, `file.rs` loads a file.
 
 pub mod batch;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use store::Key;
 
-/// Maximum number of skipped keys that a load names in the log.
+/// Maximum number of skipped keys that are logged by name during a load.
 const SKIPPED_NAMED_MAX: u64 = 10;
-/// Maximum number of bytes of such a key in the log.
+/// Maximum number of bytes of such a key in a log line.
 const SKIPPED_NAME_BYTES: usize = 100;
 
 /// State of a load, for dispatch and INFO.
@@ -37,15 +36,15 @@ pub struct Loading {
     pub total_bytes: AtomicU64,
     /// Number of bytes read.
     pub loaded_bytes: AtomicU64,
-    /// Memory in use when the file was written, in bytes, as the file says.
+    /// Memory in use when the file was written, in bytes, as recorded in the file.
     pub used_bytes: AtomicU64,
-    /// Number of keys that the last load has stored.
+    /// Number of keys stored by the last load.
     pub keys: AtomicU64,
-    /// Database that the primary's feed has selected, as the snapshot says.
+    /// Database selected by the primary's feed, as recorded in the snapshot.
     pub stream_db: AtomicU8,
-    /// Number of keys that had expired before the last load.
+    /// Number of keys skipped by the last load because they had expired.
     pub expired: AtomicU64,
-    /// Number of keys that the last load has skipped, because their collections have no elements.
+    /// Number of keys skipped by the last load because their collections are empty.
     pub empty: AtomicU64,
 }
 
@@ -56,7 +55,8 @@ impl Loading {
         self.is_on.load(Relaxed)
     }
 
-    /// Begins a load at `started` seconds since 1970. From now on, commands on keys are refused.
+    /// Begins a load at `started`, in seconds since 1970. Commands on keys are refused until it
+    /// ends.
     pub fn begin(&self, started: u64) {
         for counter in [
             &self.total_bytes,
@@ -73,7 +73,7 @@ impl Loading {
         self.is_on.store(true, Relaxed);
     }
 
-    /// Counts a key whose collection has no elements, and names it in the log.
+    /// Counts a key whose collection is empty and logs its name.
     pub fn skip_empty(&self, key: &Key<'_>) {
         if self.empty.fetch_add(1, Relaxed) < SKIPPED_NAMED_MAX {
             let name = &key.bytes[..key.bytes.len().min(SKIPPED_NAME_BYTES)];
@@ -82,7 +82,7 @@ impl Loading {
         }
     }
 
-    /// Requests that the load ends with an error.
+    /// Requests that the load end with an error.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Relaxed);
     }

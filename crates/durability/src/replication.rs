@@ -1,25 +1,26 @@
-//! Replication in both directions.
+//! Replication, as a primary and as a replica.
 //!
-//! As a *primary*, the server sends each replica a snapshot and then the feed ([`session::feed`])
-//! from the instant of the snapshot on, or only the part of the feed that the replica has missed.
-//! The worker of the replica's connection sends both (`net/worker/replicas.rs`), so that replicas
-//! use the limits, the encryption and the list of other clients.
+//! As a *primary*, the server sends each replica a snapshot followed by the feed
+//! ([`session::feed`]) from the instant of the snapshot, or only the part of the feed that the
+//! replica missed. The worker that owns the replica's connection sends both
+//! (`net/worker/replicas.rs`), so that replicas share the limits, the encryption and the client
+//! list of other connections.
 //!
 //! As a *replica*, a thread (`link.rs`) connects to the primary, receives the snapshot into a file,
-//! loads it in place of the present keys, and then executes the primary's commands
-//! (`dispatch/apply.rs`). They find what has expired by this server's clock, because only the
-//! primary decides what has expired; clients do not see it. `removal.rs` describes when its memory
-//! is freed.
+//! replaces all keys by it, and then executes the primary's commands (`dispatch/apply.rs`). These
+//! commands still find keys that have expired by this server's clock, because only the primary
+//! decides what expires. Clients do not see such keys. `removal.rs` describes when their memory is
+//! freed.
 //!
-//! A command that cannot be executed is never skipped: the connection ends, the position stays
-//! before the command, and the next synchronization is a full one, after which the keys are again
-//! those of the primary.
+//! A command that cannot be executed is never skipped. The connection ends, the position stays
+//! before the command, and the next synchronization is a full one, which makes the keys equal to
+//! the primary's again.
 //!
-//! The bytes of the primary's feed become this server's feed, with the same positions, so
-//! that replicas of this server, and this server after a promotion, continue the same history.
+//! The primary's feed becomes this server's feed, byte for byte and with the same positions.
+//! Replicas of this server, and this server after a promotion, therefore continue the same history.
 //!
-//! A history has an identifier. A promoted replica begins a new one and remembers the old one with
-//! the position up to which it is the same.
+//! A history has an identifier. A promoted replica begins a new history and remembers the previous
+//! one, with the position up to which both are the same.
 
 pub mod waits;
 
@@ -35,25 +36,25 @@ use store::Tick;
 use waits::Waits;
 use wire::rdb::Version;
 
-/// Number of digits of a history's identifier.
+/// Number of digits in a history's identifier.
 pub const ID_DIGITS: usize = 40;
 
-/// Horizon at which nothing has expired, for commands of a primary or of an append-only file.
+/// Horizon at which nothing has expired, used for commands from a primary or an append-only file.
 pub const EARLIEST: Tick = Tick(1);
 
-/// Error for writes on a replica.
+/// Error for write commands on a replica.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
-/// Error for writes while too few replicas are up to date.
+/// Error for write commands while too few replicas are up to date.
 pub const TOO_FEW_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 
-/// What a replica receives next.
+/// Data that a replica receives next.
 #[derive(Clone, Debug)]
 pub enum Phase {
     /// A snapshot that has not begun.
     Waits,
-    /// A snapshot that is being written. The feed follows from this position on.
+    /// A snapshot that is being written. The feed follows from this position.
     Writes(u64),
-    /// A snapshot that is complete: its file and length.
+    /// A complete snapshot, with its file and length.
     Receives(u64, Arc<File>, u64),
     /// The feed.
     Follows,
@@ -64,25 +65,25 @@ pub enum Phase {
 pub struct ReplicaState {
     /// Its connection.
     pub client: Subscriber,
-    /// Address without the port, as the replica or its connection says.
+    /// Address without the port, as announced by the replica or taken from its connection.
     pub address: String,
     /// Port on which the replica listens.
     pub port: u16,
-    /// Whether no line precedes its snapshot.
+    /// Whether the replica expects the snapshot without a line before it (SYNC).
     pub is_old: bool,
-    /// Snapshot that it requests.
+    /// Snapshot format that it requests.
     pub form: SnapshotForm,
-    /// Whether the connection ends behind the snapshot.
+    /// Whether the connection ends after the snapshot.
     pub is_snapshot_only: bool,
-    /// Version of a snapshot that it was sent, until it acknowledges a position.
+    /// Version of a snapshot that was sent to it, until it acknowledges a position.
     pub unread: Option<Version>,
-    /// What it receives next.
+    /// Data that it receives next.
     pub phase: Phase,
     /// Its reader of the feed; 0 before it has one.
     pub reader: u64,
-    /// Position that it has acknowledged, and that it has on its disk.
+    /// Position that it has acknowledged.
     pub acked: u64,
-    /// Position that its append-only file has on the disk.
+    /// Position up to which its append-only file is on disk.
     pub acked_file: u64,
     /// Time of the last acknowledgement.
     pub acked_at: Instant,
@@ -95,18 +96,18 @@ pub struct PrimaryState {
     pub host: String,
     /// Port of the primary.
     pub port: u16,
-    /// Whether commands of the feed are received.
+    /// Whether this server is receiving commands of the feed.
     pub is_connected: bool,
-    /// Whether a snapshot is received or loaded.
+    /// Whether a snapshot is being received or loaded.
     pub is_syncing: bool,
-    /// Whether a snapshot was ever loaded from it.
+    /// Whether a snapshot from it was ever loaded.
     pub has_synced: bool,
-    /// Time of the last byte.
+    /// Time at which the last byte arrived.
     pub last_byte: Instant,
-    /// Time since which there is no connection.
+    /// Time at which the connection was lost.
     pub down_since: Instant,
-    /// The reason for which the last connection was closed, if it was a command of the primary that
-    /// could not be executed.
+    /// Reason why the last connection was closed, if a command of the primary could not be
+    /// executed.
     pub refusal: Option<String>,
     /// Number that distinguishes this primary from earlier ones.
     pub number: u64,
@@ -115,92 +116,93 @@ pub struct PrimaryState {
 /// A change of roles in progress.
 #[derive(Clone, Debug)]
 pub struct Failover {
-    /// Replica that becomes the primary; any that is up to date if this is `None`.
+    /// Replica that becomes the primary, or `None` for any replica that is up to date.
     pub target: Option<(String, u16)>,
-    /// End of the wait for the replica.
+    /// Deadline of the wait for the replica.
     pub deadline: Option<Instant>,
-    /// Whether the target becomes the primary at the deadline even if it lacks writes.
+    /// Whether the target becomes the primary at the deadline even if it misses writes.
     pub is_forced: bool,
     /// Number that distinguishes this change from earlier ones.
     pub number: u64,
-    /// Whether no write is in progress that was not held.
+    /// Whether all writes are held, with none still in progress.
     pub is_held: bool,
-    /// Whether this server follows the target already.
+    /// Whether this server already follows the target.
     pub is_proceeding: bool,
-    /// Whether the target was requested to take over. From then on it may be a primary, so that
-    /// this server must not become one because a connection fails.
+    /// Whether the target was requested to take over. It may be a primary from then on, so that
+    /// this server must not become one if a connection fails.
     pub is_requested: bool,
 }
 
-/// What one lock protects.
+/// State protected by one lock.
 #[derive(Default)]
 pub struct State {
     /// Identifier of the history.
     pub id: String,
-    /// Identifier of the earlier history, and the position up to which it is the same.
+    /// Identifier of the previous history, and the position up to which both are the same.
     pub earlier: Option<(String, u64)>,
-    /// Connected replicas by the identifier of their connection.
+    /// Connected replicas by connection id.
     pub replicas: BTreeMap<u64, ReplicaState>,
-    /// The primary, on a replica.
+    /// The primary, if this server is a replica.
     pub primary: Option<PrimaryState>,
-    /// Number of the last primary.
+    /// Number of the most recent primary.
     pub primary_number: u64,
     /// The change of roles in progress.
     pub failover: Option<Failover>,
     /// Number of the last change of roles.
     pub failover_number: u64,
-    /// Database that the primary's feed has selected.
+    /// Database selected by the primary's feed.
     pub stream_db: u8,
-    /// Whether this replica may have removed what no command of its feed has removed.
+    /// Whether this replica may have removed keys that no command of its feed removed.
     pub has_removed: bool,
     /// Whether a snapshot for replicas is in progress or requested.
     pub has_snapshot: bool,
-    /// Time since which there is no replica.
+    /// Time since which there has been no replica.
     pub no_replicas_since: Option<Instant>,
 }
 
 /// State of replication.
 #[derive(Default)]
 pub struct Replication {
-    /// What the lock protects.
+    /// State protected by the lock.
     state: Mutex<State>,
     /// Whether the server follows a primary.
     pub is_replica: AtomicBool,
     /// Number of replicas.
     pub replica_count: AtomicUsize,
-    /// Whether fewer good replicas are connected than writes need.
+    /// Whether fewer up-to-date replicas are connected than writes require.
     pub lacks_replicas: AtomicBool,
     /// Held while the primary's commands are executed and added to the feed, while the primary
-    /// changes, and while a snapshot begins. It is locked before shards.
+    /// changes, and while a snapshot begins. It is locked before any shard.
     applying: Mutex<()>,
-    /// Number of threads that wait for `applying` to change the role.
+    /// Number of threads waiting for `applying` to change the role.
     changers: AtomicUsize,
-    /// Rung when the primary changes.
+    /// Notified when the primary changes.
     pub bell: Condvar,
-    /// Number of complete and of partial synchronizations, and of refused partial ones.
+    /// Number of full synchronizations.
     pub full_syncs: AtomicU64,
     /// Number of partial synchronizations.
     pub partial_syncs: AtomicU64,
-    /// Number of partial synchronizations that were not possible.
+    /// Number of refused partial synchronizations.
     pub refused_syncs: AtomicU64,
-    /// Number of commands of primaries that could not be executed.
+    /// Number of primaries' commands that could not be executed.
     pub refused_commands: AtomicU64,
-    /// Number of times that expiry on this replica was allowed up to a later instant.
+    /// Number of times that the instant up to which this replica may remove expired keys was
+    /// advanced.
     pub removal_limits: AtomicU64,
-    /// Whether the connection to the primary is in place.
+    /// Whether this server is connected to its primary.
     pub is_connected: AtomicBool,
-    /// Whether the connection to the primary is to be closed, so that it is opened again.
+    /// Whether the connection to the primary must be closed and reopened.
     pub must_reconnect: AtomicBool,
     /// Number of bytes received from primaries.
     pub input_bytes: AtomicU64,
-    /// Number of bytes sent to replicas: snapshots and the feed.
+    /// Number of bytes sent to replicas, in snapshots and the feed.
     pub output_bytes: AtomicU64,
-    /// Clients that wait for replicas or for the append-only file.
+    /// Clients waiting for replicas or the append-only file.
     pub waits: Waits,
 }
 
 impl Replication {
-    /// Creates the state of a primary with this history.
+    /// Creates the state of a primary with this history identifier.
     pub fn new(id: String) -> Replication {
         Replication {
             state: Mutex::new(State {
@@ -216,9 +218,9 @@ impl Replication {
         self.state.lock().expect("the lock is not poisoned")
     }
 
-    /// Sleeps for this time, or until the primary is another one than that with this number.
-    /// Returns whether it is. The number is compared under the lock, so that no change is missed
-    /// that came before the sleep.
+    /// Sleeps for `time`, or until the primary's number is no longer `number`. Returns whether it
+    /// has changed. The comparison is made under the lock, so that a change just before the sleep
+    /// is not missed.
     pub fn sleep(&self, number: u64, time: Duration) -> bool {
         let is_same = |state: &mut State| state.primary_number == number;
         let waited = self.bell.wait_timeout_while(self.state(), time, is_same);
@@ -226,7 +228,7 @@ impl Replication {
         state.primary_number != number
     }
 
-    /// Returns the number of the present primary, or of the present state without one.
+    /// Returns the number of the current primary, or of the current period without one.
     pub fn number(&self) -> u64 {
         self.state().primary_number
     }
@@ -237,7 +239,7 @@ impl Replication {
         self.is_replica.load(Relaxed)
     }
 
-    /// Whether the server follows a primary to which there is no connection.
+    /// Whether the server follows a primary but is not connected to it.
     #[inline]
     pub fn is_stale(&self) -> bool {
         self.is_replica() && !self.is_connected.load(Relaxed)
@@ -249,12 +251,13 @@ impl Replication {
         self.replica_count.load(Relaxed) > 0
     }
 
-    /// Keeps the primary's commands from being executed.
+    /// Prevents execution of the primary's commands while the guard is held.
     pub fn lock_applying(&self) -> MutexGuard<'_, ()> {
         self.applying.lock().expect("the lock is not poisoned")
     }
 
-    /// As [`Self::lock_applying`], to change the role. A load of the primary's snapshot ends.
+    /// Like [`Self::lock_applying`], but to change the role. Aborts loading of a snapshot from the
+    /// primary.
     pub fn lock_role(&self) -> MutexGuard<'_, ()> {
         self.changers.fetch_add(1, Relaxed);
         let applying = self.lock_applying();
@@ -267,7 +270,8 @@ impl Replication {
         self.changers.load(Relaxed) > 0
     }
 
-    /// Keeps the primary's commands from being executed, unless one is.
+    /// Like [`Self::lock_applying`], but returns `None` while a command of the primary is being
+    /// executed.
     pub fn try_lock_applying(&self) -> Option<MutexGuard<'_, ()>> {
         match self.applying.try_lock() {
             Ok(guard) => Some(guard),
@@ -276,7 +280,7 @@ impl Replication {
         }
     }
 
-    /// Decides whether writes are refused, because fewer replicas than the settings require have
+    /// Updates whether writes are refused because fewer replicas than the settings require have
     /// acknowledged recently.
     pub fn count_good(&self, config: &Config) {
         let min = config.number(Id::MinReplicasToWrite) as usize;
@@ -295,14 +299,14 @@ impl Replication {
         self.lacks_replicas.load(Relaxed)
     }
 
-    /// Returns the identifier of the history, and the earlier one with the position up to which it
-    /// is the same.
+    /// Returns the identifier of the history, and the previous one with the position up to which
+    /// both are the same.
     pub fn ids(&self) -> (String, Option<(String, u64)>) {
         let state = self.state();
         (state.id.clone(), state.earlier.clone())
     }
 
-    /// Returns the database that the commands of the feed select before the next `SELECT`.
+    /// Returns the database that applies to the feed's commands until the next `SELECT`.
     pub fn stream_db(&self) -> u8 {
         match self.is_replica() {
             true => self.state().stream_db,
@@ -310,7 +314,7 @@ impl Replication {
         }
     }
 
-    /// Returns the replicas by the ids of their connections.
+    /// Returns the replicas in order of connection id.
     pub fn replicas(&self) -> Vec<ReplicaState> {
         self.state().replicas.values().cloned().collect()
     }

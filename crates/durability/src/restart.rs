@@ -1,5 +1,5 @@
-//! Restart for an upgrade: the process executes its program again, which may have been replaced,
-//! and keeps its number, its listening sockets and its keys.
+//! Restart for an upgrade: the process executes its program file again, which may have been
+//! replaced, and keeps its process ID, its listening sockets and its keys.
 //!
 //! ```text
 //! SIGUSR2, SHUTDOWN RESTART ─▶ thread: runs the program with --check-config
@@ -8,18 +8,18 @@
 //!                                        ─▶ the program is executed in place of this process
 //! ```
 //!
-//! Connections that clients open meanwhile wait in the backlog of the sockets. Connections that
-//! exist are closed as at a stop.
+//! New connections made in the meantime wait in the sockets' backlog. Existing connections are
+//! closed, as in a shutdown.
 //!
-//! Where the keys are depends on the settings. With the append-only file, the new process reads
-//! that; with save points, the snapshot file. Otherwise, and if the program would read another file
-//! than this process writes, the snapshot is a file of its own. The new process removes it when the
-//! first base of its append-only file or its snapshot file is complete, or after the load if it
-//! writes neither. If the new process fails before, the file stays, and the next start names it in
-//! the log. That start does not load it, because it may be older than other files.
+//! The settings determine where the keys are kept. With the append-only file, the new process reads
+//! that file; with save points, it reads the snapshot file. Otherwise, or if the program would read
+//! another file than this process writes, a separate snapshot file is used. The new process removes
+//! it as soon as its append-only file's first base or its own snapshot file is complete, or after
+//! loading if it writes neither. If the new process fails before that, the file stays, and the next
+//! start names it in the log but does not load it, because other files may be newer.
 //!
-//! This module is the state. `handover.rs` passes sockets and a path from one process to the next,
-//! `program.rs` runs the program, `work.rs` is the sequence above.
+//! This module holds the state. `handover.rs` passes sockets and a path to the next process,
+//! `program.rs` runs the program, and the server's `work.rs` performs the sequence above.
 
 pub mod handover;
 pub mod program;
@@ -34,10 +34,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Error for a second restart.
 pub const IN_PROGRESS: &str = "ERR a restart is in progress";
-/// Error of a server that is a part of another program, or whose settings cannot be read again.
+/// Error if the server is part of another program, or if its settings cannot be read again.
 pub const NO_PROGRAM: &str = "ERR this process cannot be restarted, because its settings came from standard input or it is a part of another program";
 
-/// How far a restart is.
+/// Stage of a restart.
 ///
 /// ```text
 /// event    from                    to
@@ -57,7 +57,7 @@ pub enum Phase {
     Checking,
     /// The keys are being saved.
     Saving,
-    /// The workers end.
+    /// The workers are ending.
     Ready,
     /// The program is being executed.
     Executing,
@@ -65,29 +65,29 @@ pub enum Phase {
 
 /// Requested restart.
 pub struct Request {
-    /// Reason for the log.
+    /// Reason, for the log.
     pub cause: String,
-    /// Whether the keys are saved to the snapshot file (true) or not at all (false). `None` if the
-    /// settings decide.
+    /// Whether the keys are saved to the snapshot file (true) or not at all (false). With `None`
+    /// the settings decide.
     pub wants: Option<bool>,
     /// Client that receives an error if the server does not restart.
     pub client: Option<Waiting>,
 }
 
-/// Function that performs the restart with this number on a thread of its own. Returns false if
-/// there is no thread.
+/// Function that performs the restart with this number on its own thread. Returns false if the
+/// thread cannot be created.
 pub type Runner = Box<dyn Fn(u64, Request) -> bool + Send + Sync>;
 
-/// What one lock protects.
+/// State protected by one lock.
 #[derive(Default)]
 pub struct State {
-    /// How far the restart is.
+    /// Stage that the restart has reached.
     pub phase: Phase,
-    /// Number of restarts that were begun.
+    /// Number of restarts begun so far.
     pub number: u64,
-    /// Sockets and the path that are passed on.
+    /// Sockets and path to be passed on.
     pub handover: Handover,
-    /// Path of the snapshot that the process before this one has left for it.
+    /// Path of the snapshot that the previous process left for this one.
     pub inherited: Option<PathBuf>,
 }
 
@@ -96,9 +96,9 @@ pub struct State {
 pub struct Restart {
     /// The program to execute.
     program: OnceLock<Program>,
-    /// What runs a requested restart.
+    /// Function that performs a requested restart.
     pub runner: OnceLock<Runner>,
-    /// What the lock protects.
+    /// State protected by the lock.
     state: Mutex<State>,
 }
 
@@ -138,7 +138,8 @@ impl Restart {
         Ok(state.number)
     }
 
-    /// Changes the phase of the restart with this number. Returns false if it has another phase.
+    /// Moves the restart with this number to another phase. Returns false if it is not in phase
+    /// `from`.
     pub fn advance(&self, number: u64, from: Phase, to: Phase) -> bool {
         let mut state = self.state();
         let may = (state.number, state.phase) == (number, from);
@@ -153,7 +154,7 @@ impl Restart {
         self.advance(number, Phase::Checking, Phase::Saving)
     }
 
-    /// Ends the restart with this number, because something has failed.
+    /// Ends the restart with this number because a step failed.
     pub fn fail(&self, number: u64) {
         let mut state = self.state();
         if state.number == number && state.phase != Phase::Executing {
@@ -162,13 +163,13 @@ impl Restart {
         }
     }
 
-    /// Declares that the keys of the restart with this number are saved, so that the program can be
-    /// executed when the workers have ended. Returns false if the restart was cancelled.
+    /// Records that the keys of the restart with this number are saved, so that the program can be
+    /// executed once the workers have ended. Returns false if the restart was cancelled.
     pub fn commit(&self, number: u64) -> bool {
         self.advance(number, Phase::Saving, Phase::Ready)
     }
 
-    /// Cancels the restart in progress, if there is one. Returns the phase in which it was.
+    /// Cancels the restart in progress, if any. Returns the phase it was in.
     pub fn cancel(&self) -> Phase {
         let mut state = self.state();
         let phase = state.phase;
@@ -179,8 +180,8 @@ impl Restart {
         phase
     }
 
-    /// Cancels the restart in progress if its keys are not being saved yet. Returns whether there
-    /// was one.
+    /// Cancels the restart in progress unless its keys are already being saved. Returns whether
+    /// there was one.
     pub fn cancel_check(&self) -> bool {
         let mut state = self.state();
         let is_checking = state.phase == Phase::Checking;
@@ -195,8 +196,8 @@ impl Restart {
         self.state().phase
     }
 
-    /// Adds a socket that the next process inherits, if the workers end for a restart. Returns the
-    /// socket otherwise.
+    /// Adds a socket that the next process inherits if the workers are ending for a restart.
+    /// Otherwise returns the socket.
     pub fn keep_socket(&self, place: Place, socket: OwnedFd) -> Option<OwnedFd> {
         let mut state = self.state();
         if state.phase != Phase::Ready {
@@ -211,8 +212,8 @@ impl Restart {
         self.state().handover.set_snapshot(path);
     }
 
-    /// Begins to execute the program. Returns what the new process inherits; `None` if there is no
-    /// restart, or if it was cancelled. A snapshot for the new process replaces the inherited one.
+    /// Begins to execute the program. Returns what the new process inherits, or `None` if there is
+    /// no restart or it was cancelled. A snapshot for the new process replaces the inherited one.
     pub fn take(&self) -> Option<Handover> {
         let mut state = self.state();
         if state.phase != Phase::Ready {
@@ -227,18 +228,18 @@ impl Restart {
         Some(handover)
     }
 
-    /// Sets the snapshot that the process before this one has left.
+    /// Sets the snapshot that the previous process left.
     pub fn inherit(&self, path: Option<PathBuf>) {
         self.state().inherited = path;
     }
 
-    /// Returns the snapshot that the process before this one has left, until it is removed.
+    /// Returns the snapshot that the previous process left, until it is removed.
     pub fn inherited(&self) -> Option<PathBuf> {
         self.state().inherited.clone()
     }
 
-    /// Removes the snapshot that the process before this one has left, because another file has its
-    /// keys or none is written.
+    /// Removes the snapshot that the previous process left, because another file contains its keys
+    /// or because this process writes no file.
     pub fn end_inherited(&self) {
         // The removal of a large file takes long, so that it does not hold the lock.
         let inherited = self.state().inherited.take();
@@ -248,7 +249,7 @@ impl Restart {
     }
 }
 
-/// Removes a snapshot of a restart, which is out of date soon.
+/// Removes the snapshot of a restart, which will soon be out of date.
 fn remove(path: &Path) {
     if let Err(error) = fs::remove_file(path) {
         log::warn!("{}: not removed: {error}", path.display());

@@ -7,20 +7,21 @@
 //! first worker: replies or stops the server         ◀────────────┘
 //! ```
 //!
-//! The instant of the snapshot is set under the locks of all shards, while no long command runs,
-//! because the values of such a command are not in the keyspace. `store/src/snapshot.rs` describes
-//! how the keys of that instant are passed while they change. Shards are walked one after the
-//! other, each by the worker that expires it, in slices as long as those of expiry. Workers only
-//! copy bytes; encoding, checksum, writing and waiting for the disk are the thread's work.
+//! The snapshot's instant is set while all shards are locked and no long command runs, because
+//! values in use by such a command are not in the keyspace. `store/src/snapshot.rs` describes how
+//! the keys of that instant are passed on while they change. Shards are walked one at a time, each
+//! by the worker that expires its keys, in slices as long as expiry's. Workers only copy bytes; the
+//! thread does the encoding, the checksum, the writing and the waiting for the disk.
 //!
-//! A large value is borrowed, encoded by the thread and put back. Meanwhile commands that name its
-//! key wait as for a long command ([`session::long`]). The same happens before a command changes a
-//! large value that is not saved yet.
+//! A large value is borrowed, encoded by the thread and returned. Until then, commands that name
+//! its key wait as for a long command ([`session::long`]). The same happens before a command
+//! changes a large value that has not been saved yet.
 //!
 //! Only the slab engine has snapshots.
 //!
-//! `phase.rs` is the state machine: it lists the states of a snapshot and what changes them. This
-//! module holds it with its lock, `work.rs` is what workers do, `writer.rs` the thread.
+//! `phase.rs` is the state machine, which lists the states of a snapshot and the transitions
+//! between them. This module wraps it in a lock. In the server, `work.rs` is the part that workers
+//! do, and `writer.rs` is the thread.
 
 pub mod phase;
 pub mod queue;
@@ -34,24 +35,24 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use wire::Protocol;
 
-/// Pause before the next attempt to walk a shard that another worker holds, or whose next value a
-/// long command uses.
+/// Pause before retrying to walk a shard that another worker has locked, or whose next value is in
+/// use by a long command.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(1);
-/// Time after a failed snapshot before a save point begins another one.
+/// Pause after a failed snapshot before a save point begins another one.
 pub const FAILED_PAUSE: Duration = Duration::from_secs(5);
 
 /// Error for a save while another one is in progress.
 pub const IN_PROGRESS: &str = "ERR Background save already in progress";
-/// Error for writes while snapshots fail.
+/// Error for write commands while snapshots fail.
 pub const WRITES_REFUSED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.";
 
-/// What holds writes while a stop awaits its snapshot: the server.
+/// Holder of writes while a stop awaits its snapshot; the server implements it.
 pub trait HoldsWrites {
-    /// Begins or ends holding commands that may write.
+    /// Starts or stops holding commands that may write.
     fn hold_for_stop(&self, on: bool);
 }
 
-/// A client that waits for the end of a snapshot.
+/// A client waiting for a snapshot to end.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     /// Address of the client.
@@ -60,33 +61,33 @@ pub struct Waiting {
     pub protocol: Protocol,
 }
 
-/// What follows when a snapshot has ended.
+/// Action when a snapshot has ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Then {
     /// Nothing.
     Nothing,
     /// The client receives a reply.
     Reply(Waiting),
-    /// The file is loaded in place of the present keys, or in addition to them if this is false.
-    /// The client receives a reply.
+    /// The file is loaded. It replaces the current keys, or is added to them if this is false. The
+    /// client receives a reply.
     Reload(Waiting, bool),
     /// The snapshot is sent to replicas.
     Replicas,
     /// The snapshot becomes the base of the append-only file.
     Rewritten,
-    /// The server stops, if `is_forced` also when the snapshot has failed. Otherwise the client, if
-    /// there is one, receives an error.
+    /// The server stops; if `is_forced`, even if the snapshot failed. Otherwise the client, if any,
+    /// receives an error.
     Stop {
         /// Client that sent SHUTDOWN.
         client: Option<Waiting>,
-        /// Whether the server stops without a snapshot.
+        /// Whether the server stops even without a snapshot.
         is_forced: bool,
-        /// What the process does then.
+        /// Action of the process after the stop.
         goal: Goal,
     },
 }
 
-/// What the process does after a stop.
+/// Action of the process after a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// It ends.
@@ -95,22 +96,23 @@ pub enum Goal {
     Restart {
         /// Number of the restart.
         number: u64,
-        /// Whether the snapshot is a file that only the new process reads, not the snapshot file.
+        /// Whether the snapshot is a temporary file for the new process only, instead of the
+        /// snapshot file.
         is_temporary: bool,
     },
 }
 
-/// The part of the walk that is next: a shard of the snapshot with this epoch.
+/// Next part of the walk: a shard of the snapshot with this epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Number of the snapshot.
     pub epoch: u32,
-    /// Shard that is walked.
+    /// Shard being walked.
     pub shard: u32,
 }
 
-/// [`Position`] in one number, for event loops: the epoch in the upper half, in the lower half the
-/// shard plus 1, [`POSITION_ENDING`], or 0 if all entries were passed.
+/// [`Position`] as one number, for event loops. The upper half is the epoch. The lower half is the
+/// shard plus 1, [`POSITION_ENDING`], or 0 once all entries have been passed on.
 fn position_bits(machine: &Machine) -> u64 {
     let low = match machine.phase() {
         Phase::Walking { shard } => shard + 1,
@@ -120,50 +122,51 @@ fn position_bits(machine: &Machine) -> u64 {
     u64::from(machine.epoch()) << 32 | u64::from(low)
 }
 
-/// Lower half of a position while no shard is walked, although entries were not passed.
+/// Lower half of a position while no shard is being walked although some entries have not been
+/// passed on.
 const POSITION_ENDING: u32 = u32::MAX;
 
-/// What one lock protects.
+/// State protected by one lock.
 #[derive(Default)]
 pub struct State {
     /// The state machine.
     pub machine: Machine,
-    /// Begin of the snapshot in progress.
+    /// Start of the snapshot in progress.
     pub started: Option<Instant>,
     /// Number of changes when the snapshot in progress began.
     pub started_changes: u64,
     /// Whether the snapshot in progress was cancelled.
     pub is_cancelled: bool,
-    /// Reason for which the next snapshot should begin as soon as possible, because a crash before
-    /// the next save point would bring back old keys or lose all.
+    /// Reason why the next snapshot should begin as soon as possible: after a crash before the next
+    /// save point, old keys would return or all keys would be lost.
     pub due: Option<&'static str>,
-    /// This reason of the snapshot in progress, which has begun since then.
+    /// Former value of `due`, if the snapshot in progress began because of it.
     pub begun_due: Option<&'static str>,
-    /// Number of changes that the last complete snapshot includes.
+    /// Number of changes included in the last complete snapshot.
     pub saved_changes: u64,
-    /// Time of the last complete snapshot in seconds since 1970, at first of the start.
+    /// Time of the last complete snapshot in seconds since 1970; initially the start time.
     pub last_save: u64,
-    /// End of the last failed snapshot.
+    /// Time at which the last failed snapshot ended.
     pub failed_at: Option<Instant>,
     /// Duration of the last snapshot.
     pub last_took: Option<Duration>,
-    /// Highest number of queued bytes of the last snapshot.
+    /// Peak number of queued bytes during the last snapshot.
     pub last_peak_bytes: usize,
     /// Number of complete snapshots.
     pub saves: u64,
-    /// Whether the log has named the servers that load a file, because not all do.
+    /// Whether the log has named the servers that can load the file, which not all can.
     pub has_named_readers: bool,
 }
 
 /// State of snapshots.
 pub struct Saving {
-    /// Entries and files for the thread.
+    /// Entries and files passed to the thread.
     pub queue: Arc<Queue>,
-    /// What the lock protects.
+    /// State protected by the lock.
     state: Mutex<State>,
     /// Copy of [`Machine::has_request`].
     has_request: AtomicBool,
-    /// Copy of the position, see `position_bits`.
+    /// Copy of the position; see `position_bits`.
     position: AtomicU64,
     /// Copy of [`Machine::stop_in_progress`]; 0 if there is none.
     stop_number: AtomicU64,
@@ -171,7 +174,7 @@ pub struct Saving {
     pub has_failed: AtomicBool,
     /// Milliseconds on the monotonic clock until which the walk pauses.
     pub paused_until_ms: AtomicU64,
-    /// Entries per slice of a walk.
+    /// Number of entries per slice of a walk.
     pub steps: Mutex<Steps>,
 }
 
@@ -198,8 +201,8 @@ impl Saving {
         self.state.lock().expect("the lock is not poisoned")
     }
 
-    /// Copies the state of the machine after a change, under its lock. Writes are held from the
-    /// request of a stop on, before its snapshot can begin.
+    /// Updates the copies of the machine's state after a change, under its lock. Writes are held
+    /// from the moment a stop is requested, before its snapshot can begin.
     pub fn publish(&self, holds: &impl HoldsWrites, state: &State) {
         let machine = &state.machine;
         self.has_request.store(machine.has_request(), Relaxed);
@@ -210,7 +213,7 @@ impl Saving {
         }
     }
 
-    /// Stores the request for a snapshot. Returns what follows the request that it replaces.
+    /// Stores a snapshot request. Returns the action that follows the request it replaces.
     ///
     /// # Errors
     /// Another snapshot is in progress. The message is a reply.
@@ -230,7 +233,7 @@ impl Saving {
         Ok(replaced.map(|request| request.then))
     }
 
-    /// Declares that changes were made by loading a file: they need not be saved.
+    /// Subtracts changes made by loading a file, which need not be saved.
     pub fn ignore_changes(&self, count: u64) {
         let mut state = self.state();
         state.saved_changes = state.saved_changes.wrapping_add(count);
@@ -253,7 +256,7 @@ impl Saving {
         ended
     }
 
-    /// Passes on to the shard that follows a position. Returns false if the walk has ended.
+    /// Moves on to the shard after a position. Returns false if the walk has ended.
     pub fn pass(&self, holds: &impl HoldsWrites, at: Position) -> bool {
         let mut state = self.state();
         let passed = state.machine.pass(at.epoch, at.shard);
@@ -267,7 +270,7 @@ impl Saving {
         passed == Passed::Next
     }
 
-    /// Whether the file of a snapshot may be renamed. If so, the snapshot is no longer cancelled.
+    /// Whether a snapshot's file may be renamed. If true, the snapshot can no longer be cancelled.
     pub fn complete(&self, holds: &impl HoldsWrites, epoch: u32) -> bool {
         let mut state = self.state();
         let may = state.machine.complete(epoch);
@@ -288,8 +291,8 @@ impl Saving {
         }
     }
 
-    /// Returns the number of the last snapshot that was begun. The caller has locked a shard that
-    /// has unsaved entries, so that it is the snapshot of these entries.
+    /// Returns the number of the last snapshot begun. The caller has locked a shard with unsaved
+    /// entries, which belong to that snapshot.
     pub fn epoch(&self) -> u32 {
         (self.position.load(Relaxed) >> 32) as u32
     }
@@ -305,19 +308,20 @@ impl Saving {
         self.state().machine.is_busy()
     }
 
-    /// Whether a snapshot is in progress whose entries were not all passed to the thread.
+    /// Whether a snapshot is in progress with entries not yet passed to the thread.
     #[inline]
     pub fn is_walking(&self) -> bool {
         self.position.load(Relaxed) as u32 != 0
     }
 
-    /// Returns the number of the stop that awaits its snapshot, counted from 1.
+    /// Returns the number, counted from 1, of the stop that awaits its snapshot.
     pub fn stop_in_progress(&self) -> Option<u64> {
         let number = self.stop_number.load(Relaxed);
         (number != 0).then_some(number)
     }
 
-    /// Returns the time of the last complete snapshot in seconds since 1970, at first of the start.
+    /// Returns the time of the last complete snapshot in seconds since 1970; initially the start
+    /// time.
     pub fn last_save(&self) -> u64 {
         self.state().last_save
     }
@@ -347,11 +351,11 @@ impl Saving {
 /// State of snapshots for INFO.
 #[derive(Clone, Copy, Debug)]
 pub struct SavingFacts {
-    /// Number of changes since the last complete snapshot began.
+    /// Number of changes not included in the last complete snapshot.
     pub changes: u64,
     /// Whether a snapshot is in progress.
     pub is_in_progress: bool,
-    /// Time of the last complete snapshot in seconds since 1970, at first of the start.
+    /// Time of the last complete snapshot in seconds since 1970; initially the start time.
     pub last_save: u64,
     /// Whether the last snapshot failed.
     pub has_failed: bool,
@@ -361,10 +365,10 @@ pub struct SavingFacts {
     pub current: Option<Duration>,
     /// Number of complete snapshots.
     pub saves: u64,
-    /// Highest number of bytes of entries that were queued in the last snapshot.
+    /// Peak number of queued bytes of entries during the last snapshot.
     pub last_peak_bytes: usize,
-    /// Number of bytes of entries that are queued.
+    /// Number of queued bytes of entries.
     pub queued_bytes: usize,
-    /// Highest number of bytes of entries that were queued in the snapshot in progress.
+    /// Peak number of queued bytes of entries during the snapshot in progress.
     pub queued_peak_bytes: usize,
 }

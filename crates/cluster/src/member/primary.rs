@@ -1,4 +1,4 @@
-//! A primary: its fence, its members, and what it may acknowledge.
+//! The primary: its fence, its members, and the writes that it may acknowledge.
 
 use super::{Action, Ask, Member, Promise, Role, Start};
 use crate::record::{NodeId, Purpose, Record, Revision, Transaction};
@@ -6,37 +6,38 @@ use crate::rule::Rule;
 use crate::timing::{Instant, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// State of the server that the record names as primary.
+/// State of a server that the record names as primary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Primary {
     /// First instant at which this server may not serve.
     fence: Option<Instant>,
-    /// Revision of the record with which this term began, for beats of former terms.
+    /// Revision of the record that began this term. Beats from earlier terms are older.
     since: Revision,
-    /// Whether the process has started within this term, and has not begun another one.
+    /// State at the process's start, until it begins a new term; `None` afterwards.
     pub(super) started: Option<Start>,
-    /// Whether the shard is being handed over.
+    /// Whether this server is handing over the shard.
     pub(super) yields: bool,
-    /// Replicas whose entry is in doubt.
+    /// Replicas whose entry into the in-sync set is in doubt.
     pub(super) doubtful: BTreeSet<NodeId>,
-    /// Transaction on the record whose outcome is awaited.
+    /// Record transaction that awaits its outcome.
     pub(super) awaited: Option<Transaction>,
-    /// Instant of the last beat, and of the last requests for promises.
+    /// Instant of the last beat and of the last promise requests.
     last_beat: Option<Instant>,
-    /// For each replica, the newest request that it has answered with a promise.
+    /// For each replica, the newest request that it answered with a promise.
     promises: BTreeMap<NodeId, Instant>,
     /// For each replica, the position up to which it has the writes of this term.
     received: BTreeMap<NodeId, u64>,
     /// Position of the last write.
     offset: u64,
-    /// Position of the last write before this term. All writes up to it may have been acknowledged.
+    /// Position of the last write before this term. All writes up to it may have been acknowledged
+    /// already.
     inherited: u64,
     /// Position up to which writes may be acknowledged.
     acknowledged: u64,
 }
 
 impl Primary {
-    /// Creates the state of a term that begins behind the write at `offset`.
+    /// Creates the state for a term that begins after the write at `offset`.
     pub(super) fn new(offset: u64, since: Revision, started: Option<Start>) -> Primary {
         Primary {
             fence: None,
@@ -54,7 +55,7 @@ impl Primary {
         }
     }
 
-    /// Creates the state of a process that starts while the record names it as primary.
+    /// Creates the state for a process that starts while the record names it as primary.
     pub(super) fn after_start(start: Start, since: Revision) -> Primary {
         Primary::new(start.offset, since, Some(start))
     }
@@ -64,13 +65,14 @@ impl Primary {
         !self.yields && self.fence.is_some_and(|fence| now < fence)
     }
 
-    /// The record has another revision: transactions that it guarded are void.
+    /// Forgets transactions in doubt: the record has a new revision, so that any that it guarded
+    /// are void.
     pub(super) fn forget_doubts(&mut self) {
         self.doubtful.clear();
         self.yields = false;
     }
 
-    /// Moves the fence. It never moves back.
+    /// Extends the fence, which never moves back.
     fn extend(&mut self, sent: Instant, timing: Timing) {
         self.fence = self.fence.max(Some(sent.after(timing.fence_ms())));
     }
@@ -91,7 +93,7 @@ impl Member {
         }
     }
 
-    /// Returns the replicas that may be promoted, as far as this primary can know.
+    /// Returns the replicas that may be promoted, to this primary's knowledge.
     fn members(&self) -> BTreeSet<NodeId> {
         let mut members = self.record.value.in_sync.clone();
         if let (Some(primary), true) = (self.primary(), self.has(Rule::DoubtfulEntry)) {
@@ -147,8 +149,9 @@ impl Member {
         asks.chain([Action::Send(beat)]).collect()
     }
 
-    /// Begins a new term after a start, whatever this server has lost: all copies have started
-    /// again, or the cluster is not synchronous. Otherwise nothing happens.
+    /// Begins a new term after a start even if this server has lost writes. For use when all copies
+    /// have restarted, or when the cluster is not synchronous. Does nothing unless a restarted
+    /// primary is waiting.
     pub fn accept_loss(&mut self, now: Instant) -> Vec<Action> {
         let waits = |primary: &Primary| primary.started.is_some() && primary.awaited.is_none();
         match self.primary().is_some_and(waits) {
@@ -157,14 +160,15 @@ impl Member {
         }
     }
 
-    /// The connection to a replica has ended: its position is unknown until it reports it again.
+    /// Registers that the connection to a replica has ended. The replica's position is unknown
+    /// until it reports again.
     pub fn disconnected(&mut self, replica: NodeId) {
         if let Some(primary) = self.primary_mut() {
             primary.received.remove(&replica);
         }
     }
 
-    /// Moves the fence after a transaction that wrote the beat in this term, at a revision.
+    /// Extends the fence after a transaction that wrote the beat in this term at a revision.
     pub(super) fn move_fence(
         &mut self,
         sent: &Transaction,
@@ -184,7 +188,7 @@ impl Member {
         }
     }
 
-    /// Takes a promise of a replica.
+    /// Takes a promise from a replica.
     pub fn promised(&mut self, promise: Promise) {
         let (members, timing) = (self.members(), self.timing);
         if promise.epoch != self.record.value.epoch {
@@ -204,7 +208,7 @@ impl Member {
         }
     }
 
-    /// Takes the position of this server's last write.
+    /// Records the position of this server's last write.
     pub fn wrote(&mut self, offset: u64) {
         if let Some(primary) = self.primary_mut() {
             primary.offset = offset.max(primary.offset);
@@ -212,7 +216,7 @@ impl Member {
         self.acknowledge();
     }
 
-    /// Takes the position up to which a replica has the writes of a term.
+    /// Records the position up to which a replica has the writes of a term.
     pub fn received(&mut self, replica: NodeId, epoch: u64, offset: u64) {
         if epoch != self.record.value.epoch {
             return;
@@ -223,7 +227,7 @@ impl Member {
         self.acknowledge();
     }
 
-    /// Moves the position up to which writes may be acknowledged.
+    /// Advances the position up to which writes may be acknowledged.
     fn acknowledge(&mut self) {
         let members = match self.has(Rule::AllMembers) {
             true => self.members(),
@@ -238,16 +242,16 @@ impl Member {
         }
     }
 
-    /// Returns the position up to which all members have all writes. In a synchronous cluster a
-    /// reply is sent when no write that it has made or seen is behind this position, while
-    /// [`Member::serves`] is true. A reply that shows a write that could be lost is not
-    /// linearizable.
+    /// Returns the position up to which all members have all writes. In a synchronous cluster, a
+    /// reply may be sent only while [`Member::serves`] is true and every write that the reply
+    /// includes or depends on is at or before this position. A reply that reveals a write that may
+    /// still be lost is not linearizable.
     pub fn acknowledged(&self) -> u64 {
         self.primary().map_or(0, |primary| primary.acknowledged)
     }
 
-    /// Whether a replica has all acknowledged writes. The primary reports it to the replica, which
-    /// then calls [`Member::caught_up`].
+    /// Whether a replica has all acknowledged writes. The primary reports this to the replica,
+    /// which then calls [`Member::caught_up`].
     pub fn has_caught_up(&self, replica: NodeId) -> bool {
         self.primary().is_some_and(|primary| {
             let position = primary.received.get(&replica);
@@ -256,7 +260,7 @@ impl Member {
         })
     }
 
-    /// Adds an in-sync replica that has caught up. From now on it is a member.
+    /// Adds a replica that has caught up to the in-sync set. It counts as a member from now on.
     pub fn enter(&mut self, replica: NodeId, now: Instant) -> Vec<Action> {
         let is_new = replica != self.id && !self.record.value.in_sync.contains(&replica);
         let is_ready = self.has_caught_up(replica) || !self.has(Rule::EnterCaughtUp);
@@ -270,7 +274,8 @@ impl Member {
         self.begin(Purpose::Enter(replica), record, now)
     }
 
-    /// Removes an in-sync replica. It remains a member until the store has applied it.
+    /// Removes a replica from the in-sync set. It remains a member until the store has applied the
+    /// change.
     pub fn leave(&mut self, replica: NodeId, now: Instant) -> Vec<Action> {
         if !self.record.value.in_sync.contains(&replica) || !self.may_write(now) {
             return Vec::new();
@@ -279,8 +284,8 @@ impl Member {
         self.begin(Purpose::Leave(replica), record, now)
     }
 
-    /// Hands the shard over to an in-sync replica that has all writes. This server stops serving.
-    /// It serves again if the store refuses the transaction, or if it can be made void.
+    /// Hands the shard over to an in-sync replica that has all writes. This server stops serving,
+    /// and serves again only if the store refuses the transaction or it can be voided.
     pub fn hand_over(&mut self, replica: NodeId, now: Instant) -> Vec<Action> {
         let Some(record) = self.record.value.handed_over(replica) else {
             return Vec::new();
@@ -299,12 +304,12 @@ impl Member {
         self.begin(Purpose::HandOver(replica), record, now)
     }
 
-    /// Whether this primary may send a transaction on the record.
+    /// Whether this primary may send a record transaction.
     fn may_write(&self, now: Instant) -> bool {
         self.serves(now) && self.primary().is_some_and(|p| p.awaited.is_none())
     }
 
-    /// Sends a transaction on the record.
+    /// Sends a transaction that changes the record.
     fn begin(&mut self, purpose: Purpose, record: Record, now: Instant) -> Vec<Action> {
         let transaction = self.transaction(purpose, Some(record), now);
         if let Some(primary) = self.primary_mut() {
@@ -313,7 +318,7 @@ impl Member {
         vec![Action::Send(transaction)]
     }
 
-    /// Returns a transaction that is guarded by the record.
+    /// Returns a transaction guarded by the current record.
     pub(super) fn transaction(
         &self,
         purpose: Purpose,

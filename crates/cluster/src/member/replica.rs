@@ -1,4 +1,4 @@
-//! A replica: when it promises, and when it campaigns.
+//! The replica: when it promises and when it campaigns.
 
 use super::{Action, Ask, Member, Promise, Role};
 use crate::record::{Purpose, Revision, Transaction};
@@ -8,13 +8,13 @@ use crate::timing::Instant;
 /// State of a server that the record does not name as primary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Replica {
-    /// Whether it has all writes that it has acknowledged to a primary.
+    /// Whether it has all writes that it acknowledged to a primary.
     pub(super) is_complete: bool,
-    /// First instant at which it may campaign again after a promise.
+    /// Instant at which a promise not to campaign ends.
     pub(super) promised_until: Option<Instant>,
-    /// Beat that guards a campaign which may apply at a later time.
+    /// Beat that guards a campaign in doubt, which may still apply.
     pub(super) doubt: Option<Revision>,
-    /// Transaction whose outcome is awaited.
+    /// Transaction that awaits its outcome.
     pub(super) awaited: Option<Transaction>,
 }
 
@@ -28,8 +28,8 @@ impl Replica {
         }
     }
 
-    /// Creates the state of a process that starts. A campaign of an earlier process may apply, if
-    /// the beat is still the one that guards it.
+    /// Creates the state for a starting process. A campaign by an earlier process may still apply
+    /// if the beat is the one that guards it.
     pub(super) fn after_start(is_complete: bool, beat: Revision) -> Replica {
         Replica {
             doubt: Some(beat),
@@ -46,7 +46,8 @@ impl Member {
         }
     }
 
-    /// Answers the request of a primary, or not.
+    /// Handles a primary's request. Returns the promise, or `None` if this replica must not
+    /// promise.
     pub fn asked(&mut self, ask: Ask, now: Instant) -> Option<Promise> {
         let record = &self.record.value;
         if (record.primary, record.epoch) != (ask.from, ask.epoch) {
@@ -67,7 +68,7 @@ impl Member {
         })
     }
 
-    /// The primary of a term reports that this replica has all acknowledged writes.
+    /// Registers that the primary of a term reported that this replica has all acknowledged writes.
     pub fn caught_up(&mut self, epoch: u64) {
         if epoch == self.record.value.epoch
             && let Some(replica) = self.replica_mut()
@@ -76,15 +77,15 @@ impl Member {
         }
     }
 
-    /// This replica discards its keys, for example because it receives a new snapshot. It does not
-    /// campaign before it has caught up.
+    /// Registers that this replica discards its keys, for example because it receives a new
+    /// snapshot. It does not campaign until it has caught up again.
     pub fn lost_writes(&mut self) {
         if let Some(replica) = self.replica_mut() {
             replica.is_complete = false;
         }
     }
 
-    /// Whether the silence of the primary has lasted for longer than its fence can.
+    /// Whether the primary has been silent for longer than its fence can last.
     fn is_overdue(&self, now: Instant) -> bool {
         let silence = match self.has(Rule::Silence) {
             true => self.timing.silence_ms(),
@@ -93,9 +94,9 @@ impl Member {
         now >= self.beat_received.after(silence)
     }
 
-    /// Returns the campaign that is due, or the transaction that makes the last one void.
+    /// Returns the campaign that is due, or the transaction that voids the last one.
     ///
-    /// The host calls it later the further this replica's position is behind that of the best
+    /// The host should delay the call by more, the further this replica lags behind the best
     /// in-sync replica.
     pub(super) fn tick_as_replica(&mut self, now: Instant) -> Vec<Action> {
         let (minds_promise, minds_writes) = (self.has(Rule::KeepPromise), self.has(Rule::Complete));

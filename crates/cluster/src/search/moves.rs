@@ -1,5 +1,5 @@
 //! A move of slots between two shards of two servers each. A shard's failover is one step here,
-//! because the former primary does not serve any more when the record names another one.
+//! because the former primary no longer serves once the record names another server.
 
 use super::Random;
 use crate::record::Revision;
@@ -15,11 +15,11 @@ const TARGET: usize = 1;
 struct Shard {
     servers: [Slots; 2],
     primary: usize,
-    /// Revision of its record.
+    /// Revision of the shard's record.
     since: Revision,
-    /// Writes to the slots that all its members have.
+    /// Writes to the slots that all members of the shard have.
     data: BTreeSet<u32>,
-    /// Marks that have arrived, each with the writes before it, until the next failover.
+    /// Marks received before the next failover, each with the writes that precede it.
     imported: Vec<(Mark, BTreeSet<u32>)>,
 }
 
@@ -34,7 +34,7 @@ struct World {
     marks: Vec<(Mark, BTreeSet<u32>)>,
     flights: Vec<End>,
     acknowledged: BTreeSet<u32>,
-    /// Number of failovers and of begun moves, which the exhaustive search limits.
+    /// Number of failovers and of started moves, which the exhaustive search limits.
     failovers: u32,
     begun: u32,
     without: Option<Rule>,
@@ -280,7 +280,7 @@ fn some_move_fails_without_each_of_the_rules() {
     }
 }
 
-/// Two failovers and two moves at any instant.
+/// Tries two failovers and two moves, each at any instant.
 #[test]
 fn all_short_moves_are_safe() {
     let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! A shard of a few servers, its store and its network, as states and steps.
+//! A shard of a few servers with its store and its network, as states and steps.
 
 use crate::rule::Rule;
 use crate::{
@@ -11,16 +11,16 @@ use std::collections::BTreeSet;
 pub const LEASE: u64 = 300;
 const MARGIN: u64 = 10;
 
-/// One server: its process, and what is on its disk.
+/// One server: its process and the contents of its disk.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Node {
     /// Rules of the process; `None` while it is down.
     pub member: Option<Member>,
     /// Writes in order.
     pub log: Vec<u32>,
-    /// Term under which it follows a primary; its log is then a prefix of the primary's.
+    /// Term in which it follows a primary; its log is then a prefix of the primary's log.
     follows: Option<u64>,
-    /// Rate of its clock, in percent of real time.
+    /// Rate of its clock in percent of real time.
     rate: u64,
     /// Newest term of its writes.
     epoch: u64,
@@ -44,13 +44,13 @@ struct Reply {
     process: u32,
 }
 
-/// State of everything.
+/// State of the servers, the store and the network.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct World {
     /// Real time.
     pub now: u64,
     pub nodes: Vec<Node>,
-    /// Number of processes that have started, and the process of each server.
+    /// Number of processes started so far, and the process of each server.
     process_count: u32,
     processes: Vec<u32>,
     record: Versioned<Record>,
@@ -63,7 +63,7 @@ pub struct World {
     receipts: Vec<(usize, u64, u64)>,
     write_count: u32,
     acknowledged: BTreeSet<u32>,
-    /// Steps that a bounded search limits.
+    /// Crashes so far, which a bounded search limits.
     pub crashes: u32,
     pub changes: u32,
     without: Option<Rule>,
@@ -74,7 +74,7 @@ pub struct World {
 pub enum Step {
     /// Real time passes.
     Pass(u64),
-    /// A server does what is due.
+    /// A server performs the actions that are due.
     Tick(usize),
     /// A transaction reaches the store.
     Apply(usize),
@@ -104,14 +104,15 @@ pub enum Step {
     Leave(usize, usize),
     /// A primary hands the shard over.
     HandOver(usize, usize),
-    /// A process ends, and loses a number of its last writes.
+    /// A process ends and loses a number of its last writes.
     Crash(usize, usize),
-    /// A process starts. It may know that it is complete.
+    /// A process starts, and may be known to be complete.
     Start(usize, bool),
 }
 
 impl World {
-    /// Creates a shard whose server 0 is primary and whose others are in sync, without one rule.
+    /// Creates a shard in which server 0 is the primary and all others are in sync. One rule may be
+    /// disabled.
     pub fn new(rates: &[u64], without: Option<Rule>) -> World {
         let in_sync = (1..rates.len()).map(node_id).collect();
         let record = Record {
@@ -183,7 +184,7 @@ impl World {
         member.is_some_and(|member| member.serves(self.clock(at)))
     }
 
-    /// Returns the failure that this state is, if it is one.
+    /// Returns a description of the failure if this state is one.
     pub fn failure(&self) -> Option<String> {
         let serving: Vec<usize> = (0..self.nodes.len())
             .filter(|at| self.serves(*at))
@@ -254,7 +255,7 @@ impl World {
         }
     }
 
-    /// Returns the server that a replica follows: both have read the same record.
+    /// Returns the server that a replica follows, if both have read the same record.
     fn leader_of(&self, at: usize) -> Option<(usize, u64)> {
         let record = &self.nodes[at].member.as_ref()?.record().value;
         let leader = record.primary.0 as usize;
@@ -307,7 +308,7 @@ impl World {
         }
     }
 
-    /// Takes a step of one running server.
+    /// Takes a step for one running server.
     fn act(&mut self, at: usize, step: Step) {
         let now = self.clock(at);
         let node = &mut self.nodes[at];
@@ -388,8 +389,8 @@ impl World {
         }
     }
 
-    /// A primary that has started again without any in-sync replica had the only copy: what it lost
-    /// with its process is lost.
+    /// Excuses losses of a primary that restarted without any in-sync replica: it had the only
+    /// copy.
     fn forgive(&mut self, record: &Record) {
         let is_new_term = record.epoch > self.record.value.epoch;
         let is_same = record.primary == self.record.value.primary;
@@ -440,7 +441,7 @@ impl World {
         }
     }
 
-    /// Ends a process. The messages of its connections are lost; its transactions are not.
+    /// Ends a process. Messages on its connections are lost, but its transactions are not.
     fn crash(&mut self, at: usize, lost: usize) {
         self.crashes += 1;
         let node = &mut self.nodes[at];

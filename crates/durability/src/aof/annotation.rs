@@ -1,8 +1,8 @@
-//! Annotations: lines of a file with the instant at which the following commands were executed.
+//! Annotations: lines in the file that give the time at which the following commands were executed.
 //!
-//! Commands of a primary are in the file of a replica as they were received. Those of Redis before
-//! version 7 have TTLs and automatic IDs, which count from the instant of the execution. Redis
-//! ignores the annotations of Mayfly, and writes some of its own if `aof-timestamp-enabled` is on.
+//! A replica writes its primary's commands to the file as received. Commands from Redis before
+//! version 7 may contain TTLs and automatic IDs, which depend on the execution time. Redis ignores
+//! Mayfly's annotations, and writes annotations of its own if `aof-timestamp-enabled` is on.
 //!
 //! ```text
 //! #MS:1700000000123    written by Mayfly, in milliseconds
@@ -11,12 +11,12 @@
 
 use store::Tick;
 
-/// Returns the line that precedes commands that were executed at an instant.
+/// Returns the line that precedes commands executed at an instant.
 pub fn line(executed_at: Tick) -> Vec<u8> {
     format!("#MS:{}\r\n", executed_at.0).into_bytes()
 }
 
-/// Returns the instant that a line contains. `None` is another annotation, without an effect.
+/// Returns the instant that a line contains, or `None` for any other annotation, which is ignored.
 ///
 /// # Errors
 /// The line is damaged. The message says what was expected.

@@ -5,8 +5,8 @@
 //! file appendonly.aof.2.incr.aof seq 2 type i
 //! ```
 //!
-//! The base comes first, then the increments in their order. Parts of type `h` are no longer needed
-//! and are deleted.
+//! The base comes first, followed by the increments in order. Parts of type `h` are no longer
+//! needed and are deleted.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -21,16 +21,16 @@ const BYTES_MAX: u64 = 1 << 20;
 pub struct Part {
     /// Name of the file in the folder.
     pub name: String,
-    /// Its number among the parts of its type.
+    /// Sequence number among the parts of its type.
     pub sequence: u64,
 }
 
 /// Parts of an append-only file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// All keys at one instant.
+    /// Base: all keys at one instant.
     pub base: Option<Part>,
-    /// Commands since then.
+    /// Increments: the commands since then.
     pub increments: Vec<Part>,
     /// Parts that are no longer needed.
     pub history: Vec<Part>,
@@ -96,7 +96,7 @@ impl Manifest {
     /// Reads a manifest. Returns `None` if there is no such file.
     ///
     /// # Errors
-    /// The file cannot be read, or its text is damaged. The message names the file.
+    /// The file cannot be read or its text is malformed. The message names the file.
     pub fn read(path: &Path) -> Result<Option<Manifest>, String> {
         let failed = |error: String| format!("{}: {error}", path.display());
         let len = match fs::metadata(path) {
@@ -112,7 +112,7 @@ impl Manifest {
         Manifest::parse(&text).map(Some).map_err(failed)
     }
 
-    /// Returns the text.
+    /// Returns the manifest as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let base = self.base.iter().map(|part| (part, 'b'));
@@ -133,10 +133,10 @@ impl Manifest {
         text
     }
 
-    /// Replaces a manifest file as one step, also if the machine crashes.
+    /// Replaces a manifest file atomically, even if the machine crashes.
     ///
     /// # Errors
-    /// An error of the file system.
+    /// The file system returned an error.
     pub fn write(&self, folder: &Path, name: &str) -> io::Result<()> {
         let temporary = folder.join(format!("temp-{name}"));
         let mut file = File::create(&temporary)?;
@@ -146,7 +146,7 @@ impl Manifest {
         File::open(folder)?.sync_all()
     }
 
-    /// Returns the number of the next base and of the next increment.
+    /// Returns the sequence numbers of the next base and the next increment.
     pub fn next_sequences(&self) -> (u64, u64) {
         let base = self.base.as_ref().map_or(0, |part| part.sequence);
         let increment = self.increments.last().map_or(0, |part| part.sequence);
@@ -154,7 +154,7 @@ impl Manifest {
     }
 }
 
-/// Splits a line into words; a quoted word may contain blanks and, after a backslash, quotes.
+/// Splits a line into words. A quoted word may contain blanks, and quotes after a backslash.
 fn words(line: &str) -> Option<Vec<String>> {
     let (mut words, mut chars) = (Vec::new(), line.chars().peekable());
     loop {

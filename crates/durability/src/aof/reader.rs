@@ -1,4 +1,4 @@
-//! Reads the commands of an increment, or of a base in the form of commands.
+//! Reads the commands of an increment or of a base that consists of commands.
 
 use super::annotation;
 use crate::replication::EARLIEST;
@@ -12,13 +12,13 @@ const READ_BYTES: usize = 1 << 20;
 /// Maximum length of a line that is not a command.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Reason for which a file cannot be read on.
+/// Reason why a file cannot be read further.
 #[derive(Debug)]
 pub enum Damage {
-    /// The file ends within a command or a transaction that begins at this offset. A crash while
-    /// the file was written leaves such a file.
+    /// The file ends within a command or a transaction that begins at this offset, as after a crash
+    /// during a write.
     Truncated(u64),
-    /// The bytes at this offset are no command.
+    /// The bytes at this offset are not a command.
     Malformed(u64, String),
     /// The file cannot be read.
     Unreadable(u64, io::Error),
@@ -39,40 +39,40 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A command of a file.
+/// A command from a file.
 pub struct Command<'a> {
     /// Its arguments.
     pub args: Args<'a>,
-    /// Instant at which it was executed, if the file contains one.
+    /// Time of its execution, if the file contains it.
     executed_at: Option<Tick>,
 }
 
 impl Command<'_> {
-    /// Returns the instant from which its TTLs count. The clock with which the file was written may
-    /// have been ahead, so that the present instant is the maximum.
+    /// Returns the instant from which its TTLs count. It is never later than `now`, because the
+    /// clock at the time of writing may have been ahead.
     pub fn instant(&self, now: Tick) -> Tick {
         self.executed_at.map_or(now, |at| at.clamp(EARLIEST, now))
     }
 }
 
-/// Reader of the commands of a file.
+/// Reader of the commands in a file.
 pub struct CommandReader<R> {
     source: R,
     buffer: Vec<u8>,
-    /// Position in the buffer of the next command.
+    /// Position of the next command in the buffer.
     at: usize,
-    /// Offset in the file of the buffer's first byte.
+    /// File offset of the buffer's first byte.
     base: u64,
     has_ended: bool,
-    /// Instant of the last annotation.
+    /// Instant in the last annotation.
     executed_at: Option<Tick>,
     parser: Parser,
     spans: Vec<Span>,
 }
 
 impl<R: Read> CommandReader<R> {
-    /// Creates a reader. `first` are bytes that were read from the source already, which began at
-    /// `offset`.
+    /// Creates a reader. `first` contains bytes that were already read from the source, beginning
+    /// at `offset`.
     pub fn new(source: R, first: Vec<u8>, offset: u64) -> Self {
         CommandReader {
             source,
@@ -91,8 +91,8 @@ impl<R: Read> CommandReader<R> {
         self.base + self.at as u64
     }
 
-    /// Returns the first bytes of the file without consuming them, as many as there are up to
-    /// `count`.
+    /// Returns the first bytes of the file without consuming them: `count` bytes, or fewer if the
+    /// file is shorter.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -104,7 +104,7 @@ impl<R: Read> CommandReader<R> {
         Ok(&self.buffer[self.at..end])
     }
 
-    /// Returns the source and the bytes that were read from it and not consumed.
+    /// Returns the source together with the bytes that were read but not consumed.
     pub fn into_parts(self) -> (R, Vec<u8>) {
         (self.source, self.buffer[self.at..].to_vec())
     }

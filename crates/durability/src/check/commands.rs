@@ -1,4 +1,4 @@
-//! Reads the parts of an append-only file that consist of commands.
+//! Reads the parts of an append-only file that contain commands.
 
 use crate::aof::reader::{CommandReader, Damage};
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ const NAMES_MAX: usize = 1000;
 /// Maximum length of a name that is counted.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What a file of commands contains.
+/// Contents of a file of commands.
 #[derive(Debug, Default)]
 pub struct Commands {
     /// Number of commands by name.
     names: BTreeMap<String, u64>,
     count: u64,
-    /// Offset behind the last command that is complete and belongs to no incomplete transaction.
+    /// Offset after the last complete command that is not in an incomplete transaction.
     pub end: u64,
 }
 
 impl Commands {
-    /// Reads a file. Returns also the damage, if there is any. A transaction that does not end
-    /// counts as a command that does not.
+    /// Reads a file. Returns its contents and the damage, if any. A transaction without an end
+    /// counts as an incomplete command.
     pub fn read(source: impl io::Read) -> (Commands, Option<Damage>) {
         let mut commands = Commands::default();
         let mut reader = CommandReader::new(source, Vec::new(), 0);

@@ -1,6 +1,6 @@
-//! What a file's keys have in common: sizes, TTLs and prefixes; and the largest of them.
+//! Survey of a file's keys: their sizes, TTLs and prefixes, and the largest keys.
 //!
-//! Memory does not grow with the file: prefixes beyond a number are counted together, and only the
+//! Memory use is bounded: prefixes beyond a maximum number are counted together, and only the
 //! largest keys are kept.
 
 use std::cmp::Reverse;
@@ -8,20 +8,20 @@ use std::collections::{BTreeMap, BinaryHeap};
 use units::show::bytes;
 use wire::dump::ValueType;
 
-/// Number of the largest keys that are kept.
+/// Number of largest keys that are kept.
 const LARGEST_MAX: usize = 20;
-/// Maximum length in bytes of a key and of a prefix that are kept; of a longer one, the beginning.
+/// Maximum length in bytes of a stored key or prefix. Longer ones are truncated.
 const NAME_BYTES_MAX: usize = 256;
 /// Maximum number of prefixes that are counted by name.
 const PREFIXES_MAX: usize = 4096;
 /// Byte that ends a prefix.
 const DELIMITER: u8 = b':';
-/// Number of ranges of sizes. Each is four times as wide as the one before; the last has no bound.
+/// Number of size ranges. Each is four times as wide as the previous one; the last is unbounded.
 const SIZES: usize = 14;
-/// Upper bound of the first range of sizes in bytes.
+/// Upper bound of the first size range in bytes.
 const FIRST_SIZE: u64 = 16;
 
-/// Upper bounds of the TTLs that are counted together, in milliseconds, with their names.
+/// Upper bounds of the TTL ranges in milliseconds, with their names.
 const TTLS: [(u64, &str); 8] = [
     (1_000, "up to a second"),
     (60_000, "up to a minute"),
@@ -33,12 +33,12 @@ const TTLS: [(u64, &str); 8] = [
     (u64::MAX, "longer"),
 ];
 
-/// Number of keys and the sum of their sizes.
+/// Number of keys and their total size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Number of keys.
     pub keys: u64,
-    /// Bytes of keys and values, without what a format or a server adds.
+    /// Bytes of keys and values, without the overhead of the format or of a server.
     pub bytes: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct Large {
     pub elements: u64,
     /// Number of the database.
     pub database: u64,
-    /// The key, of which at most the first 256 bytes are kept.
+    /// The key, truncated to 256 bytes.
     pub key: Vec<u8>,
     /// Name of the type.
     pub kind: &'static str,
@@ -66,7 +66,7 @@ pub struct Large {
     pub ttl_ms: Option<u64>,
 }
 
-/// Distributions over the keys of a file.
+/// Distributions of the keys of a file.
 #[derive(Debug, Default)]
 pub struct Survey {
     ttls: [Share; TTLS.len()],
@@ -80,7 +80,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Adds a key. `ttl_ms` is the remaining time; `None` inside if the key has expired.
+    /// Adds a key. `deadline` contains the remaining time, or `Some(None)` if the key has expired.
     pub(super) fn add(&mut self, one: Large, deadline: Option<Option<u64>>) {
         let ttl = match deadline {
             None => &mut self.without_ttl,
@@ -137,8 +137,8 @@ impl Survey {
             .collect()
     }
 
-    /// Returns the number and sizes of keys by prefix, the largest first: what ends with the first
-    /// colon of a key.
+    /// Returns the number and total size of keys by prefix, the largest first. A prefix ends at a
+    /// key's first colon.
     pub fn prefixes(&self) -> Vec<(String, Share)> {
         let named = self.prefixes.iter();
         let named = named.map(|(name, share)| (shown(name), *share));
@@ -160,17 +160,17 @@ impl Survey {
     }
 }
 
-/// Returns the beginning of a key that is kept.
+/// Returns the part of a key that is kept.
 pub(super) fn kept(key: &[u8]) -> Vec<u8> {
     key[..key.len().min(NAME_BYTES_MAX)].to_vec()
 }
 
-/// Returns a key as text on one line.
+/// Returns a key as a single line of text.
 pub fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(key).escape_debug().to_string()
 }
 
-/// Returns the name of a type, also of one whose values cannot be read.
+/// Returns the name of a type, even if its values cannot be read.
 pub(super) fn kind_name(kind: Option<ValueType>) -> &'static str {
     kind.map_or("module", ValueType::name)
 }

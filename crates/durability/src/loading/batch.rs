@@ -1,27 +1,27 @@
-//! Keys that were read from a file and are stored together. All belong to one shard: most of the
-//! time of storing a string is waiting for the bucket of its key, so that the buckets of a batch
-//! are fetched at once, and the shard is locked once.
+//! Batches of keys that were read from a file and are stored together. All keys of a batch belong
+//! to one shard. Storing a string mostly waits for the memory of its key's bucket, so the buckets
+//! of a batch are prefetched together and the shard is locked only once.
 
 use store::{ItemHead, Key, Tick};
 use wire::rdb::RawHead;
 
 /// Maximum number of keys in a batch.
 pub const COUNT_MAX: usize = 64;
-/// Number of bytes from which on a batch is stored. A longer string is stored without one, because
-/// a batch copies its keys and values.
+/// Size at which a batch is stored. A longer string is stored directly, because a batch copies its
+/// keys and values.
 pub const BYTES_MAX: usize = 32 << 10;
-/// Maximum length in bytes of a collection that is copied to a batch. Beyond it, the thread that
-/// reads the file builds the value while it reads.
+/// Maximum length in bytes of a collection that is copied to a batch. The thread that reads the
+/// file builds longer collections while reading.
 pub const RAW_BYTES_MAX: usize = 256 << 10;
 
-/// What a key holds.
+/// Kind of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
     /// A string.
     String,
     /// A memcached item.
     Item(ItemHead),
-    /// A value that is to be built from bytes of the file.
+    /// A value to be built from bytes of the file.
     Raw(RawHead),
 }
 
@@ -34,11 +34,11 @@ pub struct Entry<'b> {
     pub value: &'b [u8],
     /// Deadline of the key.
     pub deadline: Option<Tick>,
-    /// Meaning of the bytes.
+    /// Meaning of the value's bytes.
     pub content: Content,
 }
 
-/// Position of an entry in the bytes of the batch. The key begins where the value before ends.
+/// Position of an entry in the batch's bytes. The key begins where the previous value ends.
 #[derive(Debug)]
 struct Position {
     hash: u64,
@@ -52,7 +52,7 @@ struct Position {
 /// Keys of one shard, in the order of the file.
 #[derive(Debug)]
 pub struct Batch {
-    /// Instant at which they were read, which decides what has expired.
+    /// Instant at which the keys were read, which decides which have expired.
     pub now: Tick,
     bytes: Vec<u8>,
     positions: Vec<Position>,
@@ -105,19 +105,19 @@ impl Batch {
         })
     }
 
-    /// Whether there are no keys.
+    /// Whether the batch has no keys.
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
 
-    /// Removes all keys. The memory is kept, unless a long value has increased it.
+    /// Removes all keys. The memory is kept, unless a long value has enlarged it.
     pub fn clear(&mut self) {
         self.positions.clear();
         self.bytes.clear();
         self.bytes.shrink_to(BYTES_MAX);
     }
 
-    /// Returns the bytes on the heap.
+    /// Returns the heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.positions.capacity() * size_of::<Position>()
     }

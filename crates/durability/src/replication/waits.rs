@@ -1,4 +1,4 @@
-//! Clients that wait until replicas or the append-only file have their writes: WAIT and WAITAOF.
+//! Clients waiting until replicas or the append-only file have their writes: WAIT and WAITAOF.
 
 use session::clock::Moment;
 use session::message::Subscriber;
@@ -6,24 +6,24 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use wire::Protocol;
 
-/// What a client waits for.
+/// A client's wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     /// The client.
     pub client: Subscriber,
     /// Protocol version of the client.
     pub protocol: Protocol,
-    /// Position of the feed that must be reached.
+    /// Feed position that must be reached.
     pub position: u64,
-    /// Whether the append-only file of this server must reach it; `None` for WAIT.
+    /// Whether this server's append-only file must reach it too; `None` for WAIT.
     pub local: Option<bool>,
     /// Number of replicas that must reach it.
     pub replicas: usize,
-    /// End of the wait.
+    /// Deadline of the wait.
     pub deadline: Option<Moment>,
 }
 
-/// All clients that wait.
+/// All waiting clients.
 #[derive(Default)]
 pub struct Waits {
     all: Mutex<Vec<Wait>>,
@@ -38,7 +38,7 @@ impl Waits {
         self.count.store(all.len(), Relaxed);
     }
 
-    /// Removes a client that disconnects.
+    /// Removes a client that has disconnected.
     pub fn remove(&self, client: u64) {
         if self.count.load(Relaxed) > 0 {
             let mut all = self.all.lock().expect("the lock is not poisoned");
@@ -47,13 +47,13 @@ impl Waits {
         }
     }
 
-    /// Whether nobody waits.
+    /// Whether no client waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count.load(Relaxed) == 0
     }
 
-    /// Returns the end of the first wait.
+    /// Returns the earliest deadline.
     pub fn next(&self) -> Option<Moment> {
         if self.is_empty() {
             return None;

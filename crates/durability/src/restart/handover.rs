@@ -1,12 +1,12 @@
-//! Passing of listening sockets and the path of a snapshot to the program that is executed in place
-//! of this process.
+//! Passes listening sockets and the path of a snapshot to the program that replaces this process.
 //!
-//! They are sent as one message to a socket pair, with the descriptors as ancillary data. The
-//! receiving end becomes the standard input of the new program, which reads the message there. So a
-//! descriptor is owned by somebody at every moment and is closed on execution as all others are;
-//! numbers of descriptors in the environment would require unsafe code in the new program and would
-//! leak to programs that it starts. The sending end is closed first, because the message stays in
-//! the queue of the receiving end. A server reads nothing else from its standard input.
+//! They are sent as one message through a socket pair, with the descriptors as ancillary data. The
+//! receiving end becomes the new program's standard input, from which the program reads the
+//! message. Every descriptor thus always has an owner and is closed on exec like all others.
+//! Passing descriptor numbers in the environment would require unsafe code in the new program, and
+//! would leak descriptors to programs that it starts. The sending end is closed first, because the
+//! message stays in the receiving end's queue. The server reads nothing else from its standard
+//! input.
 //!
 //! ```text
 //! message = version NUL, then words, each with NUL; those of sockets have a descriptor each:
@@ -27,10 +27,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Version of the message. A program of another version refuses the option [`OPTION`], and with it
-/// the check of the settings that precedes a restart.
+/// Version of the message. A program of another version rejects the option [`OPTION`], so that the
+/// settings check before the restart fails.
 pub const VERSION: &str = "2";
-/// Option of a program that finds a message at its standard input. Its value is the version.
+/// Option for a program that finds a message on its standard input. Its value is the version.
 pub const OPTION: &str = "restarted";
 
 /// Maximum number of descriptors.
@@ -42,18 +42,18 @@ const SNAPSHOT: &str = "snapshot:";
 const HTTP: &str = "http";
 const LOCAL: &str = "unix:";
 
-/// What a listening socket is for.
+/// Purpose of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// TCP connections of clients.
     Port(Port),
-    /// Connections through a local socket.
+    /// Connections through a Unix socket.
     Local {
         /// Protocol of the clients.
         protocol: PortProtocol,
-        /// Number of the file.
+        /// Inode number of the socket file.
         inode: u64,
-        /// Path of the file.
+        /// Path of the socket file.
         path: PathBuf,
     },
     /// Metrics and health checks.
@@ -112,7 +112,7 @@ impl Place {
     }
 }
 
-/// Sockets and a snapshot for the next process, or from the one before.
+/// Sockets and a snapshot for the next process, or from the previous one.
 #[derive(Debug, Default)]
 pub struct Handover {
     sockets: Vec<(Place, OwnedFd)>,
@@ -135,15 +135,14 @@ impl Handover {
         self.snapshot.as_deref()
     }
 
-    /// Closes the sockets and removes the snapshot, because there is no next process.
+    /// Closes the sockets and removes the snapshot, because no next process will use them.
     pub fn discard(self) {
         if let Some(path) = &self.snapshot {
             super::remove(path);
         }
     }
 
-    /// Returns the socket for TCP connections that listens at this address, the first time. Port 0
-    /// in the address is any port.
+    /// Takes the TCP socket that listens on this address; port 0 matches any port.
     pub fn take_tcp(&mut self, place: &Place, address: SocketAddr) -> Option<OwnedFd> {
         self.take(|of, socket| {
             let bound = SockRef::from(socket).local_addr().ok();
@@ -156,7 +155,7 @@ impl Handover {
         })
     }
 
-    /// Returns the local socket of a path whose file has this number, the first time.
+    /// Takes the Unix socket at a path whose file has this inode number.
     pub fn take_local(
         &mut self,
         path: &Path,
@@ -183,10 +182,10 @@ impl Handover {
         self.sockets.len()
     }
 
-    /// Sends everything. Returns the socket at which [`Handover::receive`] finds it.
+    /// Sends everything. Returns the socket from which [`Handover::receive`] reads it.
     ///
     /// # Errors
-    /// An error of the operating system, or there is too much.
+    /// The operating system returned an error, or the message is too large.
     pub fn send(&self) -> io::Result<OwnedFd> {
         let mut text = format!("{VERSION}\0");
         let mut descriptors = Vec::new();
@@ -215,7 +214,7 @@ impl Handover {
         Ok(receiver)
     }
 
-    /// Receives what the process before this one has sent.
+    /// Receives the message of the previous process.
     ///
     /// # Errors
     /// There is no message, or it is not valid. The message is meant for users.

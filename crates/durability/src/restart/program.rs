@@ -1,4 +1,4 @@
-//! The program of this process: how it was started, and how it is run again.
+//! This process's program: how it was started, and how to run it again.
 
 use super::handover::{OPTION, VERSION};
 use std::ffi::{OsStr, OsString};
@@ -11,28 +11,28 @@ use std::{env, thread};
 
 /// Maximum time that the program may take to check its settings.
 const CHECK_TIME_MAX: Duration = Duration::from_secs(60);
-/// Time between two looks at a check that has not ended.
+/// Interval at which a running check is polled.
 const CHECK_PAUSE: Duration = Duration::from_millis(5);
-/// Maximum number of bytes of a check's output that are read.
+/// Maximum number of bytes read from a check's output.
 const OUTPUT_BYTES_MAX: u64 = 16 << 10;
 
 /// A program with its arguments and its environment.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Path of the file. It is not resolved further, so that a link may lead to another version.
+    /// Path of the file. Links are not resolved, so that a link may point to another version.
     pub path: PathBuf,
     /// Name by which the process was started.
     pub name: OsString,
-    /// Arguments behind the name.
+    /// Arguments after the name.
     pub arguments: Vec<OsString>,
-    /// Variables of the environment. Those of the process itself are not passed on, because
-    /// passwords in them are overwritten after the start.
+    /// Environment variables, captured at startup. The process's own environment is not passed on,
+    /// because passwords in it are overwritten after startup.
     pub environment: Vec<(OsString, OsString)>,
 }
 
 impl Program {
-    /// Returns how this process was started. Called before anything changes its arguments, its
-    /// folder or its environment.
+    /// Returns how this process was started. Must be called before anything changes its arguments,
+    /// its working directory or its environment.
     ///
     /// # Errors
     /// The path of the program cannot be determined. The message is meant for users.
@@ -54,7 +54,7 @@ impl Program {
         })
     }
 
-    /// Returns the command that executes the program at a path with the same name, arguments and
+    /// Returns the command that executes the program at `path` with the same name, arguments and
     /// environment.
     pub fn command(&self, path: &Path) -> Command {
         let mut command = Command::new(path);
@@ -64,15 +64,15 @@ impl Program {
         command
     }
 
-    /// Returns the command that executes the program at a path as one that was restarted.
+    /// Returns the command that executes the program at `path` as a restarted one.
     pub fn restart(&self, path: &Path) -> Command {
         let mut command = self.command(path);
         command.arg(format!("--{OPTION}={VERSION}"));
         command
     }
 
-    /// Runs the program to check its settings and whether it accepts what is handed over. Returns
-    /// what it prints: the path of the file from which it loads keys at a start
+    /// Runs the program to check its settings and whether it accepts the handover. Returns its
+    /// output: the path of the file from which it loads keys at startup
     /// ([`settings::Config::keys_path`]).
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Program {
     }
 }
 
-/// Reads the output of a program that has ended. A part of it that cannot be read is missing.
+/// Returns the output of a program that has ended, without any part that cannot be read.
 fn text_of(output: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(output) = output {
@@ -118,7 +118,7 @@ fn text_of(output: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
-/// Returns the path of the program with this name, as a shell finds it.
+/// Returns the path of the program with this name, as found by a shell.
 fn path_of(name: &OsStr, folders: Option<&OsStr>) -> Option<PathBuf> {
     let name = Path::new(name);
     if name.components().count() > 1 || name.has_root() {

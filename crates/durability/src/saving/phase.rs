@@ -1,8 +1,8 @@
-//! The state machine of snapshots: which one is requested, and how far the one in progress is.
+//! The state machine of snapshots: which one is requested, and the progress of the current one.
 //!
-//! One lock protects it, see [`super::Saving`]. Everything else follows from it: the numbers that
-//! event loops read without the lock are copies that are written under it, and messages between
-//! threads carry the number of the snapshot (its *epoch*), so that a late one is recognized.
+//! One lock protects it; see [`super::Saving`]. Everything else is derived from it. The numbers
+//! that event loops read without the lock are copies written under it, and messages between threads
+//! carry the number of the snapshot (its *epoch*), so that late ones are recognized.
 //!
 //! ```text
 //! phase       meaning                                              unsaved entries  file
@@ -31,17 +31,17 @@
 //!                                                          stop, or if the stop is forced
 //! ```
 //!
-//! Each request that was accepted is returned exactly once, by the event that ends it, so that the
-//! caller does what follows it. No event ends a stop except its own end and `abort`.
+//! Each accepted request is returned exactly once, by the event that ends it, so that the caller
+//! can take the action that follows. Only its own end or `abort` ends a stop.
 
 use super::{IN_PROGRESS, Then};
 
-/// A snapshot that begins as soon as possible, or is in progress.
+/// A snapshot that is in progress or begins as soon as possible.
 #[derive(Debug)]
 pub struct Request {
-    /// Reason for the log.
+    /// Reason, for the log.
     pub cause: String,
-    /// What follows its end.
+    /// Action when it ends.
     pub then: Then,
 }
 
@@ -57,7 +57,7 @@ impl Request {
     }
 }
 
-/// Progress of the snapshot, see the module text.
+/// Progress of the snapshot; see the module text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// No snapshot is in progress.
@@ -68,40 +68,40 @@ pub enum Phase {
         /// Number of the shard.
         shard: u32,
     },
-    /// The thread writes the last entries.
+    /// The thread is writing the last entries.
     Writing,
-    /// The thread renames the file.
+    /// The thread is renaming the file.
     Completing,
     /// The snapshot has failed or was cancelled.
     Ending {
-        /// Whether the shards may have entries that were not passed.
+        /// Whether the shards may still have entries that were not passed on.
         has_unsaved: bool,
     },
     /// The server stops.
     Stopped,
 }
 
-/// Result of passing a shard.
+/// Result of moving on from a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// Another shard is the next one.
+    /// Another shard follows.
     Next,
-    /// It was the last one, so that the file can be completed.
+    /// All shards are done, so the file can be completed.
     All,
-    /// The caller's position is not the present one, so that nothing has changed.
+    /// The position is not the current one. Nothing was changed.
     Stale,
 }
 
-/// Result of cancelling or aborting.
+/// Result of cancelling or aborting a snapshot.
 #[derive(Debug)]
 pub enum Ended {
     /// There was nothing to end.
     Nothing,
-    /// The request was removed. The caller does what follows it.
+    /// The request was removed. The caller takes the action that follows it.
     Requested(Request),
-    /// The snapshot in progress has this epoch and ends.
+    /// The snapshot in progress, which has this epoch, is ending.
     Running(u32),
-    /// It is the snapshot of a stop, which is not cancelled.
+    /// It is a stop's snapshot, which cannot be cancelled.
     IsStop,
 }
 
@@ -109,15 +109,15 @@ pub enum Ended {
 #[derive(Debug, Default)]
 pub struct Machine {
     phase: Phase,
-    /// Number of the last snapshot that was begun.
+    /// Number of the last snapshot begun.
     epoch: u32,
     /// Number of shards.
     shards: u32,
-    /// Snapshot that waits to begin.
+    /// Snapshot waiting to begin.
     requested: Option<Request>,
     /// Snapshot in progress.
     running: Option<Request>,
-    /// Number of stops that were requested.
+    /// Number of stops requested so far.
     stops: u64,
 }
 
@@ -127,7 +127,7 @@ impl Machine {
         self.phase
     }
 
-    /// Returns the number of the last snapshot that was begun.
+    /// Returns the number of the last snapshot begun.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
@@ -148,7 +148,7 @@ impl Machine {
         self.phase != Phase::Idle || self.requested.is_some()
     }
 
-    /// Whether the shards may have entries that were not passed.
+    /// Whether the shards may still have entries that were not passed on.
     pub fn has_unsaved(&self) -> bool {
         matches!(
             self.phase,
@@ -156,8 +156,8 @@ impl Machine {
         )
     }
 
-    /// Returns the number of the stop that is requested or in progress, counted from 1. A stop that
-    /// was aborted is none.
+    /// Returns the number, counted from 1, of the stop that is requested or in progress. An aborted
+    /// stop does not count.
     pub fn stop_in_progress(&self) -> Option<u64> {
         let is_ending = matches!(self.phase, Phase::Ending { .. });
         let running = self.running.as_ref().filter(|_| !is_ending);
@@ -166,7 +166,7 @@ impl Machine {
         stops.then_some(self.stops)
     }
 
-    /// Adds a request. Returns the one that it replaces, which has failed, and the epoch of the
+    /// Adds a request. Returns the request it replaces, which has failed, and the epoch of the
     /// snapshot that it ends.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl Machine {
         Ok((replaced, self.end_running()))
     }
 
-    /// Begins the requested snapshot of a number of shards. Returns its epoch and its request.
+    /// Begins the requested snapshot over this number of shards. Returns its epoch and its request.
     pub fn begin(&mut self, shards: usize) -> Option<(u32, &Request)> {
         if self.phase != Phase::Idle {
             return None;
@@ -201,7 +201,7 @@ impl Machine {
         Some((self.epoch, self.running.as_ref()?))
     }
 
-    /// Passes on to the next shard, if this is the present one.
+    /// Moves on to the next shard if the given one is current.
     pub fn pass(&mut self, epoch: u32, shard: u32) -> Passed {
         if epoch != self.epoch || self.phase != (Phase::Walking { shard }) {
             return Passed::Stale;
@@ -214,8 +214,8 @@ impl Machine {
         Passed::Next
     }
 
-    /// Begins to rename the file. Returns false if not all shards were passed, or if the snapshot
-    /// was cancelled.
+    /// Begins to rename the file. Returns false if some shards remain or the snapshot was
+    /// cancelled.
     pub fn complete(&mut self, epoch: u32) -> bool {
         let may = epoch == self.epoch && self.phase == Phase::Writing;
         if may {
@@ -224,7 +224,7 @@ impl Machine {
         may
     }
 
-    /// Cancels a snapshot of the snapshot file, unless it is that of a stop.
+    /// Cancels a snapshot of the snapshot file, unless it belongs to a stop.
     pub fn cancel(&mut self) -> Ended {
         if self.stop_in_progress().is_some() {
             return Ended::IsStop;
@@ -262,7 +262,7 @@ impl Machine {
         Ended::Running(epoch)
     }
 
-    /// Ends the snapshot in progress because of an error. Returns false if it has ended before.
+    /// Ends the snapshot in progress because of an error. Returns false if it has already ended.
     pub fn fail(&mut self, epoch: u32) -> bool {
         if epoch != self.epoch || matches!(self.phase, Phase::Idle | Phase::Stopped) {
             return false;
@@ -273,8 +273,8 @@ impl Machine {
         true
     }
 
-    /// Ends the snapshot in progress. Returns its request, and whether its file is complete; `None`
-    /// if it has ended before.
+    /// Ends the snapshot in progress. Returns its request and whether its file is complete, or
+    /// `None` if it has already ended.
     pub fn finish(&mut self, epoch: u32) -> Option<(Request, bool)> {
         let is_saved = match self.phase {
             _ if epoch != self.epoch => return None,
@@ -302,7 +302,7 @@ impl Machine {
         }
     }
 
-    /// Asserts what holds in every state.
+    /// Asserts the invariants of all states.
     pub fn check(&self) {
         let has_none = matches!(self.phase, Phase::Idle | Phase::Stopped);
         assert_eq!(self.running.is_none(), has_none, "{self:?}");

@@ -1,15 +1,16 @@
-//! The queue between the workers, which pass entries of a snapshot, and the thread that writes
+//! The queue between the workers, which pass on a snapshot's entries, and the thread that writes
 //! them.
 //!
-//! The walk pauses while the queue holds `PAUSE_BYTES`. Entries that a write passes before it
-//! changes them cannot wait for the walk: beyond [`BYTES_MAX`] the writing worker waits until the
-//! thread has taken entries. So memory is bounded and no snapshot is lost to a burst of writes; in
-//! exchange, a disk that is slower than the changes delays them. Each entry waits at most once per
-//! snapshot, and the page cache usually takes what the thread writes at once. A wait of
-//! `STALL_PAUSE` is logged, because the shard is locked meanwhile: a disk that hangs stops it.
+//! The walk pauses while the queue holds `PAUSE_BYTES`. An entry that a write passes on before
+//! changing it cannot wait for the walk: beyond [`BYTES_MAX`], the writing worker waits until the
+//! thread has taken entries. Memory is therefore bounded, and no burst of writes makes a snapshot
+//! fail. In exchange, a disk slower than the changes delays them. Each entry waits at most once per
+//! snapshot, and the page cache usually absorbs the thread's writes at once. A wait of
+//! `STALL_PAUSE` is logged, because the shard stays locked meanwhile and a disk that hangs blocks
+//! it.
 //!
-//! Entries and tasks carry the number of their snapshot. The queue accepts the entries of one
-//! snapshot only, until it has failed or was cancelled; others are dropped.
+//! Entries and tasks carry the number of their snapshot. The queue accepts entries of one snapshot
+//! only, until that snapshot fails or is cancelled; all others are dropped.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -19,15 +20,15 @@ use store::{Batch, Loan, SnapshotSink, Tick};
 
 /// Number of queued bytes at which the walk pauses.
 const PAUSE_BYTES: usize = 4 << 20;
-/// Maximum number of empty batches that are kept, about as much memory as `PAUSE_BYTES`.
+/// Maximum number of empty batches kept, with about as much memory as `PAUSE_BYTES`.
 const SPARE_MAX: usize = 64;
-/// Maximum number of queued bytes, plus one batch per waiting worker.
+/// Maximum number of queued bytes, not counting one batch per waiting worker.
 pub const BYTES_MAX: usize = 16 << 20;
 
-/// Time after which a worker that waits for the thread logs it, and between two such lines.
+/// Interval at which a worker that waits for the thread logs the wait.
 const STALL_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a snapshot file contains besides the keys, and where it is written.
+/// Location of a snapshot file, and its contents besides the keys.
 #[derive(Debug)]
 pub struct Plan {
     /// Number of the snapshot.
@@ -36,19 +37,18 @@ pub struct Plan {
     pub folder: PathBuf,
     /// Name of the file.
     pub name: String,
-    /// Whether the file is read by the next process only. It gets no other name, and nothing waits
-    /// for the disk.
+    /// Whether only the next process reads the file. Such a file is not renamed or synced to disk.
     pub is_temporary: bool,
-    /// Whether the snapshot of the restart that has led to this process is removed when the file is
+    /// Whether to remove the snapshot of the restart that started this process when the file is
     /// complete, because the next start loads this one.
     pub ends_restart: bool,
     /// Instant of the snapshot.
     pub now: Tick,
     /// Whether the file has a checksum.
     pub is_checked: bool,
-    /// Whether hashes whose fields have deadlines are written for Valkey.
+    /// Whether hashes with field deadlines are written in Valkey's format.
     pub is_valkey: bool,
-    /// Whether the file has the keys.
+    /// Whether the file contains the keys.
     pub has_keys: bool,
     /// Names and values of additional fields.
     pub fields: Vec<(&'static str, String)>,
@@ -74,16 +74,16 @@ pub enum Task {
 struct State {
     tasks: VecDeque<Task>,
     bytes: usize,
-    /// Empty batches for the workers, while a snapshot is in progress.
+    /// Empty batches for reuse by the workers while a snapshot is in progress.
     spare: Vec<Batch>,
-    /// Highest number of queued bytes since the snapshot began.
+    /// Peak number of queued bytes since the snapshot began.
     peak_bytes: usize,
-    /// Snapshot whose entries are accepted.
+    /// Snapshot whose entries are being accepted.
     open: Option<u32>,
     stops: bool,
 }
 
-/// Tasks for the thread, and a bound on the entries among them.
+/// Bounded queue of tasks for the thread.
 #[derive(Default)]
 pub struct Queue {
     state: Mutex<State>,
@@ -91,7 +91,7 @@ pub struct Queue {
     has_room: Condvar,
 }
 
-/// The queue as the receiver of one snapshot.
+/// The queue as the destination of one snapshot's entries.
 pub struct Sink {
     /// The queue.
     pub queue: Arc<Queue>,
@@ -135,7 +135,7 @@ impl Queue {
         spare.unwrap_or_else(Batch::with_memory)
     }
 
-    /// Takes a batch whose entries were written, so that a worker can use its memory.
+    /// Takes back a batch whose entries were written, so that a worker can reuse its memory.
     pub fn reuse(&self, batch: Batch) {
         let mut state = self.state();
         if state.open.is_some()
@@ -146,7 +146,7 @@ impl Queue {
         }
     }
 
-    /// Adds the first task of a snapshot, whose entries are accepted from now on.
+    /// Adds the first task of a snapshot, and accepts its entries from now on.
     pub fn begin(&self, plan: Plan) {
         let mut state = self.state();
         state.open = Some(plan.epoch).filter(|_| !state.stops);
@@ -155,25 +155,25 @@ impl Queue {
         self.has_task.notify_one();
     }
 
-    /// Adds a task without entries of the workers.
+    /// Adds a task that has no entries from workers.
     pub fn push(&self, task: Task) {
         self.state().tasks.push_back(task);
         self.has_task.notify_one();
     }
 
-    /// Drops the queued entries of a snapshot and those that follow.
+    /// Drops a snapshot's queued and future entries.
     pub fn close(&self, epoch: u32) {
         self.state().close(Some(epoch));
         self.has_room.notify_all();
     }
 
-    /// Ends a snapshot that was cancelled.
+    /// Ends a cancelled snapshot.
     pub fn abort(&self, epoch: u32) {
         self.close(epoch);
         self.push(Task::Abort(epoch));
     }
 
-    /// Whether the entries of a snapshot are accepted.
+    /// Whether a snapshot's entries are accepted.
     pub fn accepts(&self, epoch: u32) -> bool {
         self.state().open == Some(epoch)
     }
@@ -188,12 +188,12 @@ impl Queue {
         self.state().bytes
     }
 
-    /// Returns the highest number of queued bytes of the snapshot.
+    /// Returns the peak number of queued bytes during the snapshot.
     pub fn peak_bytes(&self) -> usize {
         self.state().peak_bytes
     }
 
-    /// Returns the next task if there is one, and whether the walk may continue after a pause.
+    /// Returns the next task, if any, and whether the walk may continue after a pause.
     pub fn try_next(&self) -> Option<(Task, bool)> {
         let mut state = self.state();
         let task = state.tasks.pop_front()?;
@@ -205,7 +205,7 @@ impl Queue {
         Some((task, was_filled && state.bytes < PAUSE_BYTES))
     }
 
-    /// Waits for the next task; `None` when the server stops.
+    /// Waits for the next task. Returns `None` when the server stops.
     pub fn next(&self) -> Option<(Task, bool)> {
         loop {
             if let Some(next) = self.try_next() {
