@@ -1,7 +1,7 @@
-//! Conditions under which a string is stored or deleted: NX, XX, and comparisons of the value.
+//! Conditions for storing or deleting a string: NX, XX, and comparisons with the current value.
 //!
-//! A digest is XXH3 of 64 bits without a seed, as 16 hexadecimal digits: a client that holds the
-//! value computes it and compares a long value by sending 16 bytes.
+//! A digest is 64-bit XXH3 without a seed, written as 16 hexadecimal digits. A client that holds
+//! the value can compute it, and so compares a long value by sending 16 bytes.
 
 use crate::refusal::Refusal;
 use twox_hash::XxHash3_64;
@@ -21,8 +21,8 @@ pub enum Condition<'a> {
 }
 
 impl<'a> Condition<'a> {
-    /// Parses one option and returns its number of arguments, 0 if it is none of these. Conditions
-    /// of different kinds are an error.
+    /// Parses one option and returns its number of arguments, or 0 if the option is not a
+    /// condition. Conditions of different kinds are an error.
     pub fn take(&mut self, option: &[u8], next: Option<&'a [u8]>) -> Result<usize, Refusal> {
         let (wanted, taken) = if option.eq_ignore_ascii_case(b"NX") {
             (Condition::Absent, 1)
@@ -60,7 +60,7 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// Number of digits of a digest.
+/// Number of digits in a digest.
 pub const DIGEST_DIGITS: usize = 16;
 
 /// Relation between the value and the operand.
@@ -101,7 +101,7 @@ impl Comparison<'_> {
     }
 
     /// Whether the comparison holds for a value. A missing value is unequal to every operand, and
-    /// the operand is then not checked.
+    /// the operand is not checked in that case.
     pub fn holds(&self, value: Option<&[u8]>) -> Result<bool, Refusal> {
         let Some(value) = value else {
             return Ok(matches!(

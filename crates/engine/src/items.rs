@@ -1,12 +1,11 @@
-//! Operations of memcached's protocol on an engine, and the decisions that are the same on both
-//! engines.
+//! Operations of memcached's protocol on an engine, and the decisions that both engines share.
 //!
-//! Some requests need two operations: `gat`, and `mg` and `ma` with flag T, which read or count and
-//! then set the TTL. They are atomic on the slab engine only. If there is no room for the new
+//! Some requests take two operations: `gat`, and `mg` and `ma` with flag T, which read or count and
+//! then set the TTL. They are atomic only on the slab engine. If there is no room for the new
 //! deadline, the old one stays.
 //!
-//! Functions of the stored item decide what a request does (`store_action`, `counted`,
-//! `RemoveRequest::refusal`). Therefore an engine can call them again after another client has
+//! What a request does is decided by functions of the stored item (`store_action`, `counted`,
+//! `RemoveRequest::refusal`), so that an engine can call them again after another client has
 //! changed the item.
 
 use super::Strings;
@@ -18,8 +17,8 @@ use wire::memcached::Mode;
 /// Operations of memcached's protocol.
 pub trait Items: Strings {
     /// Reads an item and counts an access. `write_head` appends the part of the reply before the
-    /// value and returns the item's new head. If it is called again, the bytes that it appended
-    /// before have been removed.
+    /// value and returns the item's new head. It may be called again; the bytes that it appended
+    /// before have then been removed.
     ///
     /// # Errors
     ///
@@ -35,9 +34,9 @@ pub trait Items: Strings {
     /// Stores a value under a condition.
     fn store(&mut self, key: &Key<'_>, request: &StoreRequest<'_>) -> StoreOutcome;
 
-    /// Adds to or subtracts from the number that a key holds. Addition wraps at 2^64, subtraction
-    /// stops at 0. memcached itself counts in place and may leave blanks behind a number that
-    /// became shorter.
+    /// Adds to or subtracts from the number that a key holds. Addition wraps at 2^64; subtraction
+    /// stops at 0. Unlike memcached, which counts in place, it leaves no trailing blanks when a
+    /// number becomes shorter.
     ///
     /// # Errors
     ///
@@ -66,8 +65,8 @@ pub trait Items: Strings {
 pub struct ReadFields {
     /// Whether the value is returned.
     pub value: bool,
-    /// Maximum length of a value that is returned, in bytes. A longer one is treated as a value of
-    /// another type.
+    /// Maximum length in bytes of a returned value. A longer one is treated as a value of another
+    /// type.
     pub value_bytes_max: usize,
     /// Whether the deadline is returned.
     pub deadline: bool,
@@ -80,7 +79,7 @@ pub struct ReadFields {
 /// An existing item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemFacts {
-    /// Client flags, cas number, and whether the item is stale.
+    /// Client flags, CAS number and stale mark.
     pub head: ItemHead,
     /// Length of the value in bytes.
     pub len: usize,
@@ -105,26 +104,26 @@ pub fn seconds_until(deadline: Option<Tick>, now: Tick) -> Option<u64> {
 /// Request to store a value.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRequest<'a> {
-    /// Condition, and what becomes of a present value.
+    /// Condition for storing, and how the value combines with an existing one.
     pub mode: Mode,
     /// The value.
     pub value: &'a [u8],
-    /// Number that clients keep with the item.
+    /// Number that clients store with the item.
     pub client_flags: u32,
     /// The new deadline.
     pub expiration: DeadlineChange,
-    /// Cas number that the item must have.
+    /// CAS number that the item must have.
     pub cas: Option<u64>,
-    /// Cas number that the item gets; the next one if `None`.
+    /// CAS number for the item; `None` for the next one.
     pub new_cas: Option<u64>,
-    /// Whether a cas number lower than the item's stores the value as stale (flag I).
+    /// Whether a CAS number lower than the item's stores the value as stale (flag I).
     pub may_be_stale: bool,
     /// Maximum length in bytes of the value that `append` and `prepend` may create.
     pub value_bytes_max: usize,
-    /// Whether `append` and `prepend` create a missing item (autovivification).
+    /// Whether `append` and `prepend` create the item if it is missing (autovivification).
     pub vivifies: bool,
-    /// Whether the item is created because of a miss. The requesting client then has the right to
-    /// store the value.
+    /// Whether the item is created because of a miss, which gives the requesting client the right
+    /// to store the value.
     pub has_winner: bool,
     /// Whether the item counts as read.
     pub is_fetched: bool,
@@ -153,7 +152,7 @@ impl<'a> StoreRequest<'a> {
         self.mode == Mode::Plain && self.cas.is_none()
     }
 
-    /// Whether the value is added to the present one.
+    /// Whether the value is joined to the existing one.
     pub fn is_joining(&self) -> bool {
         matches!(self.mode, Mode::Append | Mode::Prepend)
     }
@@ -162,7 +161,7 @@ impl<'a> StoreRequest<'a> {
 /// A stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Cas number of the item.
+    /// CAS number of the item.
     pub cas: u64,
     /// Deadline of the item.
     pub deadline: Option<Tick>,
@@ -177,13 +176,13 @@ pub enum StoreOutcome {
     Yes(Stored),
     /// The condition did not hold.
     No,
-    /// The item has another cas number.
+    /// The item has another CAS number.
     Exists,
-    /// There is no item whose cas number could be compared.
+    /// There is no item to compare the CAS number with.
     NotFound,
     /// There is no room.
     Full,
-    /// The value exceeds the largest size.
+    /// The value exceeds the maximum size.
     TooLarge,
     /// The key holds another type.
     WrongType,
@@ -198,7 +197,7 @@ pub enum StoreAction {
     Write,
     /// The value replaces this item and is stale.
     WriteStale(ItemHead),
-    /// The value is appended or prepended to that of this item, whose flags and deadline stay.
+    /// The value is appended or prepended to this item's value. Flags and deadline stay the same.
     Join(ItemHead),
 }
 
@@ -233,18 +232,18 @@ pub fn store_action(request: &StoreRequest<'_>, old: Option<ItemHead>) -> StoreA
 pub struct CountRequest {
     /// The number to add or subtract.
     pub delta: u64,
-    /// Whether it is subtracted.
+    /// Whether to subtract instead of adding.
     pub is_down: bool,
-    /// Cas number that the item must have.
+    /// CAS number that the item must have.
     pub cas: Option<u64>,
-    /// Cas number that the item gets; the next one if `None`.
+    /// CAS number for the item; `None` for the next one.
     pub new_cas: Option<u64>,
     /// Whether the reply needs the deadline.
     pub asks_deadline: bool,
 }
 
 impl CountRequest {
-    /// Returns the number that replaces `number`.
+    /// Returns the result of applying the request to `number`.
     pub fn after(&self, number: u64) -> u64 {
         match self.is_down {
             true => number.saturating_sub(self.delta),
@@ -253,14 +252,14 @@ impl CountRequest {
     }
 }
 
-/// Reason for which a number was not changed.
+/// Reason why a number was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountError {
     /// There is no item.
     NotFound,
     /// The value is not a number.
     NoNumber,
-    /// The item has another cas number.
+    /// The item has another CAS number.
     Exists,
     /// There is no room.
     Full,
@@ -309,26 +308,25 @@ pub fn number_of(text: &[u8]) -> Option<u64> {
 /// Request to delete an item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RemoveRequest {
-    /// Cas number that the item must have.
+    /// CAS number that the item must have.
     pub cas: Option<u64>,
-    /// Whether the item stays, marked as stale.
+    /// Whether the item is kept but marked as stale.
     pub makes_stale: bool,
-    /// Whether the item stays but loses its value and flags.
+    /// Whether the item is kept without its value and flags.
     pub drops_value: bool,
-    /// Cas number of an item that stays; the next one if `None`.
+    /// CAS number of an item that is kept; `None` for the next one.
     pub new_cas: Option<u64>,
-    /// New deadline of an item that stays, if it changes.
+    /// New deadline of an item that is kept, if it changes.
     pub expiration: Option<DeadlineChange>,
 }
 
 impl RemoveRequest {
-    /// Whether the request leaves the item in place, as stale or without its value.
+    /// Whether the request keeps the item, as stale or without its value.
     pub fn keeps(&self) -> bool {
         self.makes_stale || self.drops_value
     }
 
-    /// Returns the head that an item gets if the request leaves it in place. The caller sets the
-    /// cas number.
+    /// Returns the head of an item that the request keeps. The caller sets the CAS number.
     pub fn left(&self, head: ItemHead) -> ItemHead {
         ItemHead {
             client_flags: if self.drops_value {
@@ -343,7 +341,7 @@ impl RemoveRequest {
         }
     }
 
-    /// Returns why the item is not removed, or `None` if it is.
+    /// Returns why the item may not be removed, or `None` if it may.
     pub fn refusal(&self, old: Option<ItemHead>) -> Option<RemoveOutcome> {
         match old {
             None => Some(RemoveOutcome::NotFound),
@@ -360,9 +358,9 @@ pub enum RemoveOutcome {
     Yes,
     /// There is no item.
     NotFound,
-    /// The item has another cas number.
+    /// The item has another CAS number.
     Exists,
-    /// There is no room for the item that the request leaves in place.
+    /// There is no room for the item that the request keeps.
     Full,
     /// The key holds another type.
     WrongType,
@@ -371,10 +369,10 @@ pub enum RemoveOutcome {
 /// Result of a change of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchOutcome {
-    /// The item has this deadline now. It may be earlier than requested.
+    /// The item now has this deadline, which may be earlier than requested.
     Yes(Option<Tick>),
     /// There is no item.
     NotFound,
-    /// There is no room in the segments for objects with such deadlines.
+    /// The segments have no room for objects with such deadlines.
     Full,
 }

@@ -1,13 +1,14 @@
 //! The interface between commands and storage engines.
 //!
-//! Commands on strings and keys are written once, on the trait [`Strings`], and memcached's
-//! requests on the trait [`items::Items`]. Both traits have two implementations: [`slab::Slab`],
-//! the locked shards of the keyspace, and [`segment::Handle`], a worker's access to the segment
-//! engine. Each method is atomic for other clients: the slab engine has locked the key's shard, and
-//! the segment engine repeats a change if another client changed the value in the meantime. The
-//! engine is a type parameter of the commands, so that a call is not virtual.
+//! Commands on strings and keys are written once, against the trait [`Strings`], and memcached's
+//! requests against the trait [`items::Items`]. Both traits have two implementations:
+//! [`slab::Slab`], which is the locked shards of the keyspace, and [`segment::Handle`], which is a
+//! worker's access to the segment engine. Each method is atomic to other clients: the slab engine
+//! has locked the key's shard, and the segment engine repeats a change if another client has
+//! changed the value in the meantime. The engine is a type parameter of the commands, so that no
+//! call is virtual.
 //!
-//! Commands on other types exist on the slab engine only. [`Facts`] contains what INFO, `stats` and
+//! Commands on other types exist only on the slab engine. [`Facts`] provides what INFO, `stats` and
 //! the workers need from either engine.
 #![forbid(unsafe_code)]
 
@@ -26,22 +27,22 @@ use settings::Config;
 use store::{Counters, DbFacts, Instants, Key, Kind, MemoryFacts, Tick};
 use wire::Reply;
 
-/// Number of bytes after which a step of MGET or MSET ends on the segment engine. It exceeds them
-/// by one value at most, which is smaller than a segment. The first write to the pages of a segment
-/// or of a reply costs more than the copy: 2.5 ms per MiB in a virtual machine.
+/// Number of bytes after which a step of MGET or MSET ends on the segment engine. A step exceeds it
+/// by at most one value, which is smaller than a segment. The first write to the pages of a segment
+/// or a reply costs more than the copy: 2.5 ms per MiB in a virtual machine.
 pub const STEP_BYTES: usize = 256 << 10;
 
-/// Commands on strings, and on keys of any type.
+/// Commands on strings, and commands on keys of any type.
 pub trait Strings {
-    /// Number of bytes of a reply after which a command that reads many values stops, so that other
-    /// clients are served before the rest. Only an engine without commands that are one step for
-    /// others has such a number.
+    /// Number of reply bytes after which a command that reads many values pauses, so that other
+    /// clients are served before the rest. Only an engine whose commands need not be atomic has
+    /// such a limit.
     const REPLY_STEP_BYTES: usize = usize::MAX;
 
-    /// Returns the time at which the present requests run.
+    /// Returns the time at which the current requests run.
     fn now(&self) -> Tick;
 
-    /// Returns that time, and the instant that decides what has expired.
+    /// Returns that time and the instant that decides which keys have expired.
     #[inline]
     fn instants(&self) -> Instants {
         Instants::from(self.now())
@@ -53,8 +54,7 @@ pub trait Strings {
     /// Prefetches the part of the hash table in which a key is looked up.
     fn prefetch(&self, key: &Key<'_>);
 
-    /// Prefetches the value of a key. It should be called when the part of the table is in the
-    /// processor's cache.
+    /// Prefetches the value of a key. Call it once the key's part of the table is in the CPU cache.
     fn prefetch_value(&self, key: &Key<'_>);
 
     /// Publishes a `keymiss` event for a read that found no value.
@@ -88,8 +88,8 @@ pub trait Strings {
     ///
     /// # Errors
     ///
-    /// There is no room, the key or the value is too large, or the key holds another type and the
-    /// old value matters.
+    /// There is no room, the key or the value is too large, or the key holds another type and its
+    /// old value is needed.
     fn put(
         &mut self,
         key: &Key<'_>,
@@ -99,7 +99,7 @@ pub trait Strings {
         old: Option<&mut Reply<'_>>,
     ) -> Result<bool, Refusal>;
 
-    /// Appends to a value. Returns its new length.
+    /// Appends to a value and returns its new length.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ pub trait Strings {
     fn flush(&mut self, db: u8);
 }
 
-/// Facts about a whole engine, and operations on it.
+/// Facts about an engine as a whole, and operations on it.
 pub trait Facts {
     /// Returns the number of databases.
     fn databases(&self) -> usize;
@@ -181,13 +181,14 @@ pub trait Facts {
     /// Returns the memory used, by purpose.
     fn memory_facts(&self) -> MemoryFacts;
 
-    /// Returns the number of bytes of the keys and of all indexes. This may wait for other workers.
+    /// Returns the number of bytes of the keys and all indexes. May wait for other workers.
     fn used_bytes(&self) -> u64;
 
-    /// Returns about the same number without waiting for other workers, for periodic tasks.
+    /// Returns an approximation of [`Facts::used_bytes`] without waiting for other workers. For
+    /// periodic tasks.
     fn published_bytes(&self) -> u64;
 
-    /// Returns the number of keys of a database, and facts about their TTLs.
+    /// Returns the number of keys in a database and facts about their TTLs.
     fn db_facts(&self, db: u8, now: Tick) -> DbFacts;
 
     /// Returns the counters since the start or the last CONFIG RESETSTAT.
@@ -202,14 +203,13 @@ pub trait Facts {
     /// Returns a short description of the engine for the log.
     fn describe(&self, config: &Config) -> String;
 
-    /// Returns a warning for the log if the engine is too small for this number of threads; `None`
-    /// otherwise.
+    /// Returns a warning for the log if the engine is too small for this number of threads.
     fn warning(&self, threads: usize) -> Option<String>;
 
     /// Deletes all keys of a database. The caller must not hold the lock of any shard.
     fn clear(&self, db: u8, now: Tick);
 
-    /// Applies a setting that CONFIG SET has changed. Settings of the other engine have no effect.
+    /// Applies a setting changed by CONFIG SET. Settings of the other engine have no effect.
     ///
     /// # Errors
     ///

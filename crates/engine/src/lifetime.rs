@@ -24,7 +24,7 @@ impl Unit {
     }
 }
 
-/// Point from which a time in an argument counts.
+/// Origin from which a time in an argument counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// The current time: the number is a TTL.
@@ -58,25 +58,24 @@ fn sum(number: i64, unit: Unit, base: Base, now: Tick) -> Option<When> {
     }
 }
 
-/// Whether an expiration time has passed at the horizon of a view. A key that gets such a deadline
-/// is deleted and reported as expired.
+/// Whether an expiration time is past at a view's horizon. A key that gets such a deadline is
+/// deleted and reported as expired.
 pub fn is_past(when: When, horizon: Tick) -> bool {
     when <= horizon.0 as i64
 }
 
-/// Returns the deadline for a future expiration time, at most the latest one of 48 bits (the year
-/// 10889).
+/// Returns the deadline for a future expiration time, limited to 48 bits (the year 10889).
 pub fn deadline(when: When) -> Tick {
     Tick(when.max(0) as u64).min(Tick::MAX)
 }
 
-/// Maximum timeout of a command in milliseconds. Its sum with a time of day in milliseconds fits in
-/// 63 bits, as Redis requires.
+/// Maximum timeout of a command in milliseconds. The sum of it and a time of day in milliseconds
+/// fits in 63 bits, as in Redis.
 const TIMEOUT_MS_MAX: i64 = i64::MAX - Tick::MAX.0 as i64;
 
 const TIMEOUT_RANGE: Refusal = Refusal::Message("ERR timeout is out of range");
 
-/// Parses a timeout in milliseconds. 0 means none.
+/// Parses a timeout in milliseconds, where 0 means no timeout.
 ///
 /// # Errors
 /// The timeout is not an integer, negative or out of range.
@@ -90,8 +89,8 @@ pub fn whole_timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
     }
 }
 
-/// Parses the timeout of a blocking command in seconds and returns it in milliseconds. 0 means
-/// none.
+/// Parses a blocking command's timeout in seconds and returns it in milliseconds, where 0 means no
+/// timeout.
 ///
 /// # Errors
 /// The timeout is not a number, negative or out of range.
@@ -109,7 +108,7 @@ pub fn timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
     Ok(ms.max(0.0).ceil() as u64)
 }
 
-/// Conditions on the change of a deadline. An entry without a deadline counts as having an infinite
+/// Conditions for changing a deadline. An entry without a deadline counts as having an infinite
 /// one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions {
@@ -124,8 +123,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Parses all options. If one is unknown or they are incompatible, writes the error and returns
-    /// `None`.
+    /// Parses all options. If one is unknown or they conflict, writes the error and returns `None`.
     pub fn parse(reply: &mut Reply<'_>, options: Args<'_>) -> Option<Conditions> {
         let mut conditions = Conditions::default();
         for option in options.iter() {
@@ -143,7 +141,7 @@ impl Conditions {
         }
     }
 
-    /// Parses one option. Returns false if it is none of these.
+    /// Parses one option. Returns false if it is not a condition.
     pub fn take(&mut self, word: &[u8]) -> bool {
         let flag = match word {
             _ if word.len() != 2 => return false,
@@ -172,7 +170,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// Whether the conditions allow the change of a deadline.
+    /// Whether the conditions permit the change of a deadline.
     pub fn hold(&self, old: Option<Tick>, when: When) -> bool {
         let is_later = old.is_some_and(|old| when > old.0 as i64);
         let is_earlier = old.is_none_or(|old| when < old.0 as i64);
@@ -183,7 +181,7 @@ impl Conditions {
     }
 }
 
-/// The option about the deadline in SET, GETEX and MSETEX.
+/// Deadline option of SET, GETEX and MSETEX.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lifetime<'a> {
     /// There is no such option.
@@ -193,21 +191,21 @@ pub enum Lifetime<'a> {
     Keep,
     /// PERSIST.
     Persist,
-    /// EX, PX, EXAT or PXAT, with the number's text.
+    /// EX, PX, EXAT or PXAT, with the text of the number.
     Until(Unit, Base, &'a [u8]),
 }
 
 /// Effect of a lifetime on an entry, with the number parsed and checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadlineChange {
-    /// The entry's deadline becomes this one.
+    /// The entry gets this deadline.
     To(NewDeadline),
     /// The deadline has already passed.
     Past,
 }
 
 impl<'a> Lifetime<'a> {
-    /// Parses all options of GETEX, to which KEEPTTL does not belong.
+    /// Parses all options of GETEX, which does not include KEEPTTL.
     pub fn of_getex(options: Args<'a>) -> Result<Lifetime<'a>, Refusal> {
         let mut lifetime = Lifetime::default();
         let mut index = 0;
@@ -223,8 +221,8 @@ impl<'a> Lifetime<'a> {
         }
     }
 
-    /// Parses one option with `next` as its argument. Returns the number of consumed arguments, 0
-    /// if it is none of these options. A different option before it is an error; the same option
+    /// Parses one option with `next` as its argument. Returns the number of consumed arguments, or
+    /// 0 if it is not a deadline option. A different option before it is an error; the same option
     /// again replaces the previous one.
     pub fn take(&mut self, option: &[u8], next: Option<&'a [u8]>) -> Result<usize, Refusal> {
         let (unit, base) = match option.len() {
@@ -259,7 +257,7 @@ impl<'a> Lifetime<'a> {
         Ok(1)
     }
 
-    /// Returns the effect on an entry; `otherwise` if there was no option. The number must be
+    /// Returns the effect on an entry, or `otherwise` if no option was given. The number must be
     /// positive.
     pub fn deadline_change(
         self,

@@ -8,7 +8,7 @@ use wire::output::can_allocate;
 /// Error reply when memory is full.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// Error reply to a command on many keys whose work is too much for one step.
+/// Error reply to a command on many keys that would take too much work for one step.
 pub const BEYOND_LIMIT: &str = "ERR the estimated work of the command exceeds atomic-work-limit";
 
 /// Error reply to commands that are not allowed while a file is loaded.
@@ -20,8 +20,8 @@ pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 /// Error reply when the memory for a value or an argument cannot be allocated.
 pub const NO_MEMORY: &str = "OOM the memory for a value of this size cannot be allocated";
 
-/// Returns an error unless a value of this many bytes can be built and stored, for which it may be
-/// copied once.
+/// Returns an error unless a value of this many bytes can be built and stored, which may take one
+/// copy.
 ///
 /// # Errors
 /// [`Refusal::NoMemory`].
@@ -32,10 +32,10 @@ pub fn check_memory(bytes: usize) -> Answer {
     }
 }
 
-/// Reason for which a command was not executed.
+/// Reason why a command was not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Options are unknown, incompatible or lack an argument.
+    /// Options are unknown, conflict, or lack an argument.
     Syntax,
     /// The key holds another type.
     WrongType,
@@ -45,10 +45,10 @@ pub enum Refusal {
     Overflow,
     /// An argument or a value is not a number.
     NotFloat,
-    /// The expiration time overflows or is not positive where it must be. Contains the command's
+    /// The expiration time overflows, or is not positive where it must be. Contains the command's
     /// name.
     ExpireTime(&'static str),
-    /// Wrong number of arguments, where the command's arity cannot express it. Contains the
+    /// Wrong number of arguments, in a case that the command's arity cannot express. Contains the
     /// command's name.
     Arity(&'static str),
     /// The database does not exist.

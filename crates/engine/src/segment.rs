@@ -1,12 +1,12 @@
 //! The segment engine in the server: one engine for all workers, and a writer for each worker.
 //!
-//! Any worker serves any key. Reads take no lock. Writes use the worker's own [`Writer`], whose
-//! mutex no other worker locks. There are no shards to lock, so a command on several keys or in
-//! several steps is not atomic; commands that must be atomic are refused. A change that depends on
-//! the stored value ([`Handle::edit`]) is repeated if the value has changed in the meantime.
+//! Any worker can serve any key. Reads take no lock. Writes use the worker's own [`Writer`], whose
+//! mutex no other worker locks. Because there are no shards to lock, a command on several keys or
+//! in several steps is not atomic; commands that must be atomic are refused. A change that depends
+//! on the stored value ([`Handle::edit`]) is repeated if the value has changed in the meantime.
 //!
-//! With this engine the server also has a keyspace, which stays empty. Commands without keys run on
-//! it.
+//! With this engine, the server also has a keyspace, which stays empty and on which commands
+//! without keys run.
 //!
 //! Start reading with [`Handle`], a worker's access to the engine.
 
@@ -38,9 +38,9 @@ pub struct Segments {
     pub cache: Segcache,
     /// Writers by worker.
     writers: Vec<Mutex<Writer>>,
-    /// File of the segments, with the secret of the hash, if there is one.
+    /// File of the segments, together with the hash secret, if there is one.
     file: Option<(SegmentFile, [u64; 2])>,
-    /// State of the model's training, shared with the learner's thread.
+    /// State of the model's training, shared with the learner thread.
     pub learning: learning::Learning,
     /// Seed of the random choices in training.
     pub seed: u64,
@@ -53,13 +53,13 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Whether a restart continues with the present keys.
+    /// Whether a restart continues with the current keys.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Completes the file of the segments, if there is one, so that the next start continues with
-    /// them. All workers have ended.
+    /// Completes the segment file, if there is one, so that the next start continues with it. All
+    /// workers must have ended.
     pub fn keep(&self) {
         let Some((file, hash_key)) = &self.file else {
             return;
@@ -84,7 +84,7 @@ impl Segments {
         }
     }
 
-    /// Locks a worker's writer. A panic that poisoned the lock was a failed assertion.
+    /// Locks a worker's writer, even if a panic has poisoned the lock.
     pub fn writer(&self, worker: usize) -> MutexGuard<'_, Writer> {
         self.writers[worker]
             .lock()
@@ -95,7 +95,7 @@ impl Segments {
 /// Requested TTL of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
-    /// The TTL that the key has; none for a new key.
+    /// Keeps the key's TTL; none for a new key.
     Keep,
     /// No expiration.
     None,
@@ -124,11 +124,11 @@ impl Ttl {
 pub struct Put {
     /// Requested TTL.
     pub ttl: Ttl,
-    /// Flags of memcached's client.
+    /// Client flags of memcached.
     pub client_flags: u32,
     /// Marks of memcached's meta commands.
     pub marks: Marks,
-    /// Cas number that a memcached client has chosen.
+    /// CAS number chosen by a memcached client.
     pub cas: Option<u64>,
 }
 
@@ -147,7 +147,7 @@ impl Put {
 /// Result of storing a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutReceipt {
-    /// Cas number: chosen by the client, or by the engine.
+    /// CAS number, chosen by the client or the engine.
     pub cas: u64,
     /// Deadline after rounding.
     pub deadline: Option<Tick>,
@@ -162,7 +162,7 @@ impl PutReceipt {
     }
 }
 
-/// What [`Handle::edit`] does with a key.
+/// Result of an edit: what [`Handle::edit`] is to do with the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// Leaves it unchanged.
@@ -178,21 +178,21 @@ pub enum Edit {
 pub struct Found {
     /// Length of the value in bytes.
     pub len: usize,
-    /// Flags of memcached's client.
+    /// Client flags of memcached.
     pub client_flags: u32,
     /// Marks of memcached's meta commands.
     pub marks: Marks,
-    /// Cas number for memcached.
+    /// CAS number for memcached.
     pub cas: u64,
     /// Deadline after rounding.
     pub deadline: Option<Tick>,
-    /// Version of the object. [`Condition::Unchanged`] compares it.
+    /// Version of the object, which [`Condition::Unchanged`] compares.
     version: u32,
 }
 
 impl Found {
-    /// Creates the description of an item. `chosen` is the cas number that is stored behind the
-    /// value if a client has chosen one.
+    /// Describes an item as it was found. `chosen` is the CAS number stored after the value if a
+    /// client has chosen one.
     fn of(item: &Item, chosen: Option<u64>) -> Found {
         let marks = Marks::of(item.marks);
         Found {
@@ -213,10 +213,10 @@ impl Found {
     }
 }
 
-/// Bytes of a chosen cas number, which is stored behind the value.
+/// Bytes of a client-chosen CAS number, which is stored after the value.
 const CAS_BYTES: usize = 8;
-/// Bytes that a copy of a value may need beyond the value: a line end, and a word that the engine
-/// copies too much.
+/// Bytes that a copy of a value may need beyond the value: a line end, and up to one word that the
+/// engine copies past the end.
 const VALUE_MARGIN: usize = 16;
 
 /// A worker's access to the engine, kept from one request to the next.
@@ -228,7 +228,7 @@ pub struct Handle<'s> {
     worker: usize,
     /// Time at which requests run.
     pub now: Tick,
-    /// Guard of the worker's writer. It is locked from the first write to the end of the turn.
+    /// Guard of the worker's writer, locked from the first write to the end of the turn.
     writer: Option<MutexGuard<'s, Writer>>,
     old: Vec<u8>,
     new: Vec<u8>,
@@ -276,8 +276,8 @@ impl<'s> Handle<'s> {
         counter.store(counter.load(Relaxed) + 1, Relaxed);
     }
 
-    /// Calls `frame`, which appends the part of the reply before the value, then appends the value
-    /// of a key. Counts a hit or a miss.
+    /// Calls `frame`, which appends the part of the reply before the value, and then appends the
+    /// value of a key. Counts a hit or a miss.
     #[inline]
     pub fn get(
         &self,
@@ -313,7 +313,7 @@ impl<'s> Handle<'s> {
         Some(found)
     }
 
-    /// Returns the metadata of a key. It does not count as an access.
+    /// Returns the metadata of a key without counting an access.
     pub fn look(&self, key: &Key<&[u8]>) -> Option<Found> {
         let item = self.cache.look(key, self.now)?;
         if Marks::of(item.marks).has_cas {
@@ -322,7 +322,7 @@ impl<'s> Handle<'s> {
         Some(Found::of(&item, None))
     }
 
-    /// Appends the value of a key. It does not count as an access.
+    /// Appends the value of a key without counting an access.
     pub fn peek(&self, key: &Key<&[u8]>, out: &mut Vec<u8>) -> Option<Found> {
         let item = self.cache.peek(key, self.now, out)?;
         let chosen = Marks::of(item.marks).has_cas.then(|| {
@@ -334,7 +334,7 @@ impl<'s> Handle<'s> {
         Some(Found::of(&item, chosen))
     }
 
-    /// Calls `frame` with a key's metadata, so that it appends a reply. Counts a hit or a miss.
+    /// Calls `frame` with a key's metadata to append a reply. Counts a hit or a miss.
     pub fn get_head(
         &self,
         key: &Key<&[u8]>,
@@ -357,8 +357,8 @@ impl<'s> Handle<'s> {
         is_there
     }
 
-    /// Stores a value. With a deadline in the past the key is deleted, and the cas number is the
-    /// chosen one or 0.
+    /// Stores a value. If the deadline is in the past, the key is deleted instead, and the returned
+    /// CAS number is the chosen one or 0.
     ///
     /// # Errors
     ///
@@ -413,9 +413,9 @@ impl<'s> Handle<'s> {
         cache.set(self.writer(), key, value, ttl_ms, condition, now)
     }
 
-    /// Changes a number in place, as [`Segcache::update_number`]. An object with a chosen cas
-    /// number is not a number here, because the cas number follows the digits; [`Handle::edit`]
-    /// changes such objects.
+    /// Changes a number in place, like [`Segcache::update_number`]. An object with a client-chosen
+    /// CAS number does not count as a number here, because the CAS number follows the digits;
+    /// [`Handle::edit`] changes such objects.
     ///
     /// # Errors
     ///
@@ -465,7 +465,7 @@ impl<'s> Handle<'s> {
     }
 
     /// Changes a key's marks in place, unless `change` returns `None`. Returns the old marks. If
-    /// `is_new` is true, the cas number changes too.
+    /// `is_new` is true, the CAS number changes too.
     pub fn change_marks(
         &self,
         key: &Key<&[u8]>,
@@ -480,9 +480,9 @@ impl<'s> Handle<'s> {
         Some(Marks::of(old))
     }
 
-    /// Sets the marks of an object that was found before. Returns false if the object has changed
-    /// since, or if a neighbour has changed with which it shares its version. Returns true for a
-    /// key that does not exist any more, because it needs no marks.
+    /// Sets the marks of an object that was found earlier. Returns false if the object has changed
+    /// since, or if a neighbour that shares its version has. Returns true if the key no longer
+    /// exists, because it needs no marks then.
     pub fn mark_if_unchanged(&self, key: &Key<&[u8]>, found: &Found, marks: Marks) -> bool {
         let mut is_same = true;
         let change = |bits: u8, version: u32| {
@@ -493,7 +493,7 @@ impl<'s> Handle<'s> {
         is_same
     }
 
-    /// Stores a number under a new key, so that it can be changed in place.
+    /// Stores a number under a new key in a form that can be changed in place.
     ///
     /// # Errors
     ///
@@ -513,9 +513,9 @@ impl<'s> Handle<'s> {
         cache.store(self.writer(), key, number, ttl_ms, Condition::Absent, now)
     }
 
-    /// Changes a key depending on its value, atomically. `edit` receives the object and an empty
+    /// Edits a key atomically depending on its value. `edit` receives the object and an empty
     /// buffer for the new value. It is called again if another client has changed the object in the
-    /// meantime. Each repetition means that another client has made progress. Returns the result of
+    /// meantime; each repetition means that another client has made progress. Returns the result of
     /// `edit` and the receipt.
     ///
     /// # Errors
@@ -562,7 +562,7 @@ impl<'s> Handle<'s> {
     }
 }
 
-/// Capacity that a worker's buffers keep between edits, in bytes.
+/// Maximum capacity in bytes that a worker's buffers keep between edits.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 fn shrink(buffer: &mut Vec<u8>) {
@@ -570,7 +570,7 @@ fn shrink(buffer: &mut Vec<u8>) {
     buffer.shrink_to(KEPT_BYTES_MAX);
 }
 
-/// Splits stored bytes into the value and the cas number behind it.
+/// Splits stored bytes into the value and the CAS number after it.
 fn split_cas(bytes: &[u8]) -> (&[u8], u64) {
     match bytes.split_last_chunk::<CAS_BYTES>() {
         Some((value, cas)) => (value, u64::from_le_bytes(*cas)),

@@ -17,9 +17,9 @@ use wire::Reply;
 use wire::number::{Text, parse_i64};
 use wire::request::BULK_BYTES_MAX;
 
-/// Event of a value that was stored.
+/// Event for a stored value.
 const SET: (Class, &str) = (Class::String, "set");
-/// Event of a value that was stored with a new deadline.
+/// Event for a value stored with a new deadline.
 const EXPIRE: (Class, &str) = (Class::Generic, "expire");
 
 /// The locked shards of a command. Commands on types other than strings use the [`View`] directly.
@@ -28,9 +28,10 @@ pub struct Slab<'a, 'v> {
     pub view: &'a mut View<'v>,
     /// The keyspace that the shards belong to.
     pub space: &'v Keyspace,
-    /// Which shards `view` holds.
+    /// Shards that `view` has locked.
     pub locks: &'a Locks,
-    /// Whether a log or a primary has executed the command before, so that no value is too large.
+    /// Whether the command comes from an append-only file or a primary. It was executed before, so
+    /// that no value counts as too large.
     pub is_of_feed: bool,
 }
 
@@ -51,7 +52,7 @@ impl<'v> DerefMut for Slab<'_, 'v> {
 }
 
 impl<'a, 'v> Slab<'a, 'v> {
-    /// Creates the access of a client to locked shards.
+    /// Creates a client's access to locked shards.
     pub fn new(view: &'a mut View<'v>, space: &'v Keyspace, locks: &'a Locks) -> Self {
         let is_of_feed = false;
         Slab {
@@ -64,30 +65,30 @@ impl<'a, 'v> Slab<'a, 'v> {
 }
 
 impl Slab<'_, '_> {
-    /// Makes room for what a command may write.
+    /// Makes room for a command's writes.
     #[inline]
     pub fn make_room(&mut self) -> Room {
         make_room(self.space, self.view, self.locks)
     }
 
-    /// Whether memory is full and nothing can be evicted. The caller has locked all shards if there
-    /// is no room in its own.
+    /// Whether memory is full and nothing can be evicted. The caller must have locked all shards if
+    /// its own have no room.
     #[inline]
     pub fn is_full(&mut self) -> bool {
         self.make_room() == Room::None
     }
 
-    /// Whether a value of this many bytes must be refused, because it does not fit into `maxmemory`
-    /// even if all keys are evicted. The request has `given_len` bytes of it.
+    /// Whether a value of this many bytes must be refused because it would not fit into `maxmemory`
+    /// even if all keys were evicted. The request contains `given_len` bytes of it.
     pub fn is_too_large(&self, len: usize, given_len: usize) -> bool {
         !self.is_of_feed && !self.space.can_hold(len, given_len)
     }
 
-    /// Returns an error unless a value may become this long. The request has `given_len` bytes of
-    /// it.
+    /// Returns an error unless a value may grow to this length. The request contains `given_len`
+    /// bytes of it.
     ///
     /// # Errors
-    /// The value does not fit into `maxmemory`, or cannot be allocated.
+    /// The value does not fit into `maxmemory`, or its memory cannot be allocated.
     pub fn check_growth(&self, len: usize, given_len: usize) -> Result<(), Refusal> {
         if self.is_too_large(len, given_len) {
             return Err(Refusal::Message(OUT_OF_MEMORY));
@@ -95,19 +96,19 @@ impl Slab<'_, '_> {
         check_memory(len)
     }
 
-    /// Stores a value and publishes the event. With a deadline in the past it stores the value and
-    /// expires it at once, so that both events are published.
+    /// Stores a value and publishes the event. A value with a deadline in the past is stored and
+    /// expired at once, so that both events are published.
     #[inline]
     fn store(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
         self.store_as(key, value, expiration, [SET, EXPIRE]);
     }
 
-    /// As `store`, for MSETEX, whose events have the other order in Redis.
+    /// Like `store`, but for MSETEX, whose events have the opposite order in Redis.
     pub fn store_of_msetex(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
         self.store_as(key, value, expiration, [EXPIRE, SET]);
     }
 
-    /// Stores a value and publishes these events, [`EXPIRE`] only if there is a new deadline.
+    /// Stores a value and publishes these events; [`EXPIRE`] only if there is a new deadline.
     #[inline]
     fn store_as(
         &mut self,
@@ -145,7 +146,7 @@ impl Slab<'_, '_> {
     }
 }
 
-/// Whether a value gets a new deadline, which may have passed.
+/// Whether a value gets a new deadline, which may be in the past.
 #[inline]
 fn sets_deadline(expiration: DeadlineChange) -> bool {
     !matches!(

@@ -1,7 +1,7 @@
 //! The cache of scripts, which all threads share.
 //!
-//! Scripts that only EVAL has brought are evicted in the order of their last use, as in Redis.
-//! Those of SCRIPT LOAD stay until SCRIPT FLUSH; a limit on all bytes bounds them.
+//! Scripts known only from EVAL are evicted in order of last use, as in Redis. Scripts loaded by
+//! SCRIPT LOAD stay until SCRIPT FLUSH; a limit on the total size bounds them.
 
 use crate::header::{Flags, Header, HeaderError, Unreadable};
 use crate::sha1::{hex, sha1};
@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// SHA-1 digest of a script.
 pub type Digest = [u8; 20];
 
-/// Maximum number of scripts that only EVAL has brought.
+/// Maximum number of scripts known only from EVAL.
 const EVALUATED_MAX: usize = 500;
 /// Maximum size of all scripts in bytes.
 pub const CACHE_BYTES_MAX: usize = 64 << 20;
-/// Memory of a script beside its text, in bytes.
+/// Memory of a script in addition to its text, in bytes.
 const OVERHEAD_BYTES: usize = 200;
 
 /// A script.
@@ -29,12 +29,12 @@ pub struct Script {
     flags: Flags,
     is_loaded: AtomicBool,
     is_cached: AtomicBool,
-    /// Number of the last use.
+    /// Sequence number of the last use.
     used: AtomicU64,
 }
 
 impl Script {
-    /// Parses a script's first line. The code itself is compiled by an engine.
+    /// Parses a script's first line. An engine compiles the code itself.
     ///
     /// # Errors
     /// The first line is invalid.
@@ -67,7 +67,7 @@ impl Script {
         Arc::clone(&self.body)
     }
 
-    /// Returns the code: the text after the header, whose line end remains.
+    /// Returns the code: the text after the header, including the header's line end.
     pub fn code(&self) -> &[u8] {
         &self.body[self.header_len..]
     }
@@ -97,7 +97,7 @@ impl Script {
     }
 }
 
-/// Facts for INFO.
+/// Facts about the cache for INFO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheFacts {
     /// Number of scripts.
@@ -134,7 +134,7 @@ impl Scripts {
         self.inner().by_digest.get(digest).cloned()
     }
 
-    /// Records a use, which protects the script from eviction.
+    /// Records a use, which delays the script's eviction.
     pub fn touch(&self, script: &Script) {
         if script.used.load(Relaxed) != self.uses.load(Relaxed) {
             script
@@ -143,8 +143,8 @@ impl Scripts {
         }
     }
 
-    /// Adds a script and returns it, or the equal one that is there already. `is_loaded` protects
-    /// it from eviction.
+    /// Adds a script and returns it, or returns an equal one that is already cached. `is_loaded`
+    /// protects it from eviction.
     ///
     /// # Errors
     /// The cache is full.
@@ -199,8 +199,8 @@ impl Scripts {
 }
 
 impl Inner {
-    /// Evicts the script whose last use is the oldest. It visits all scripts, because a script is
-    /// added seldom and used often.
+    /// Evicts the least recently used script. It visits all scripts, because adding a script is
+    /// rare and using one is frequent.
     fn evict(&mut self) {
         let evaluated = self
             .by_digest

@@ -1,14 +1,15 @@
-//! Short ways between a script and Rust: the start of a script, its value, and `redis.call`.
+//! Fast paths between a script and Rust for starting a script, returning its value, and
+//! `redis.call`.
 //!
-//! The binding keeps every value that it passes on a second stack, in an allocation per call, and
-//! protects each step against Lua's errors by itself. Around a command of a microsecond that cost
-//! more than the command. Here strings and numbers are read from Lua's stack and pushed onto it
-//! directly. Whatever is neither is left to the general functions, which use the binding.
+//! The binding keeps every value that it passes on a second stack, allocates per call, and protects
+//! each step against Lua errors separately. For a command that takes a microsecond, this costs more
+//! than the command itself. Here, strings and numbers are read from and pushed onto Lua's stack
+//! directly. All other values are left to the general functions, which use the binding.
 //!
 //! # Errors of Lua
-//! Lua raises an error by a jump that skips the frames of Rust. So a function that Lua calls here
-//! has no value with a destructor while it calls something that may raise: [`perform`] raises
-//! nothing, and [`Answer`], which it returns, is plain data.
+//! Lua raises an error with a jump that skips Rust frames. A function here that Lua calls therefore
+//! holds no value with a destructor while it calls anything that may raise an error. [`perform`]
+//! never raises one, and the [`Answer`] that it returns is plain data.
 
 #![expect(
     unsafe_code,
@@ -26,18 +27,17 @@ use std::slice::from_raw_parts;
 use wire::number::{Text, parse_i64};
 use wire::{Args, Output, Protocol, Reply, Span};
 
-/// Buffers larger than this are freed after a command, and replies larger than this are converted
-/// in the general way.
+/// Maximum size of a buffer that is kept after a command, and of a reply that is converted by the
+/// fast path.
 pub const KEPT_BYTES_MAX: usize = 64 << 10;
-/// Number of places on Lua's stack that the start of a script needs.
+/// Number of slots on Lua's stack needed to start a script.
 const PLACES: c_int = 16;
 
 /// Stack of a Lua state or of one of its coroutines.
 ///
-/// A value exists only while the state does: in a function that Lua has called with it, or while
-/// the binding's owner of the state is borrowed. Its methods that allocate raise an error if a
-/// memory limit is set and reached, so that they are called within a protected call or without a
-/// limit.
+/// A value may exist only while the state does: within a function that Lua has called with it, or
+/// while the binding's owner of the state is borrowed. Its allocating methods raise an error when a
+/// memory limit is reached, so they must be called within a protected call or without a limit.
 #[derive(Clone, Copy)]
 struct Stack(*mut ffi::lua_State);
 
@@ -47,7 +47,7 @@ impl Stack {
         unsafe { ffi::lua_gettop(self.0) }
     }
 
-    /// Removes the values above `len`. There are at least as many.
+    /// Removes the values above `len`. The stack must have at least `len` values.
     fn truncate(self, len: c_int) {
         debug_assert!(len <= self.len());
         // SAFETY: the state exists, and the stack has at least this many values.
@@ -116,7 +116,7 @@ impl Stack {
         unsafe { ffi::lua_createtable(self.0, elements, fields) }
     }
 
-    /// Replaces the table on top by its element with this number.
+    /// Replaces the table on top by the table's element with this number.
     fn replace_by_element(self, number: u32) {
         // SAFETY: callers have pushed a table, and have reserved a place.
         unsafe { ffi::lua_rawgeti_(self.0, -1, number as c_int) }
@@ -142,21 +142,21 @@ impl Stack {
         unsafe { ffi::lua_insert(self.0, 1) }
     }
 
-    /// Makes sure that there are this many places.
+    /// Reserves this many slots. Returns false if that fails.
     fn reserve(self, places: c_int) -> bool {
         // SAFETY: the state exists, and no memory limit is set.
         unsafe { ffi::lua_checkstack(self.0, places) != 0 }
     }
 
-    /// Calls the function below `count` arguments and keeps one result. Raises its errors.
+    /// Calls the function below `count` arguments and keeps one result. An error propagates.
     fn call(self, count: c_int) {
         // SAFETY: callers have pushed a function and this many arguments, and no value of theirs
         // has a destructor.
         unsafe { ffi::lua_call(self.0, count, 1) }
     }
 
-    /// Calls the function on top, with the error handler at `handler`. Replaces it by its result or
-    /// the error. Returns whether it succeeded.
+    /// Calls the function on top, with the error handler at `handler`, and replaces it by the
+    /// result or the error. Returns whether it succeeded.
     fn call_protected(self, handler: c_int) -> bool {
         // SAFETY: callers have pushed a handler and a function without arguments. Errors do not
         // leave the protected call.
@@ -169,7 +169,7 @@ impl Stack {
         unsafe { ffi::lua_error(self.0) }
     }
 
-    /// Address of the [`State`] that the running function has as its first upvalue.
+    /// Returns the address of the [`State`] that is the running function's first upvalue.
     fn state(self) -> *const State {
         // SAFETY: only `command` calls this, whose closure has this upvalue.
         unsafe { ffi::lua_touserdata(self.0, ffi::lua_upvalueindex(1)).cast() }
@@ -187,14 +187,14 @@ impl Stack {
     }
 }
 
-/// Simple result of `redis.call`.
+/// Result of `redis.call` on the fast path.
 #[derive(Clone, Copy)]
 enum Answer {
     Number(f64),
     Boolean(bool),
-    /// Bytes of the reply's buffer, which the next command overwrites.
+    /// Bytes in the reply buffer, which the next command overwrites.
     Text(*const u8, usize),
-    /// Bytes of a status reply in the same buffer.
+    /// Bytes of a status reply in the reply buffer.
     Status(*const u8, usize),
     /// The general function performs or completes the call.
     General,
@@ -202,7 +202,7 @@ enum Answer {
     Panicked,
 }
 
-/// Creates `redis.call` or `redis.pcall`. `general` is the same function without the short way.
+/// Creates `redis.call` or `redis.pcall`. `general` is the same function without the fast path.
 pub fn command_function(lua: &Lua, state: &Rc<State>, general: Function) -> mlua::Result<Function> {
     let address = LightUserData(Rc::as_ptr(state).cast_mut().cast());
     let create = |raw| {
@@ -335,17 +335,17 @@ fn simple(reply: &Output) -> Option<Answer> {
     }
 }
 
-/// What a script needs to start.
+/// Lua objects needed to start a script.
 pub struct Parts {
-    /// Contents of the environment.
+    /// Table with the contents of the environment.
     pub real: Table,
-    /// Compiled scripts by number.
+    /// Table of compiled scripts by number.
     pub chunks: Table,
     /// Error handler.
     pub on_error: Function,
 }
 
-/// Runs a script. If it succeeds, its value stays on the stack until [`take_value`].
+/// Runs a script. If it succeeds, its value stays on the stack until [`take_value`] is called.
 pub fn run(
     lua: &Lua,
     state: &State,
@@ -392,15 +392,15 @@ pub fn run(
     })
 }
 
-/// Value of a script.
+/// A script's value, as handled by [`take_value`].
 pub enum Returned {
-    /// It was written.
+    /// The value was written to the reply.
     Written,
-    /// It is converted in the general way.
+    /// The general function must convert this value.
     General(Value),
 }
 
-/// Removes the value of a script from the stack and writes it, unless it is a table.
+/// Removes a script's value from the stack and writes it, unless it is a table.
 pub fn take_value(lua: &Lua, state: &State, reply: &mut Reply<'_>) -> Returned {
     let has_booleans = state.protocol.get() == Protocol::Resp3;
     lua.exec_raw_lua(|raw| {

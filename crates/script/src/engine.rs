@@ -1,20 +1,20 @@
 //! A Lua state in which scripts run.
 //!
-//! The interpreter is the published Lua 5.1.5, without the corrections that Redis has made to its
-//! copy. The sandbox (`prelude.lua`) keeps scripts from the code that they concern:
+//! The interpreter is the original Lua 5.1.5, without the fixes that Redis made to its copy. The
+//! sandbox (`prelude.lua`) prevents scripts from reaching the faulty code:
 //!
-//! - The parser does not keep the name of a chunk alive (CVE-2025-49844). The names are arguments
-//!   of the function that calls the parser, or values of the registry, and the parser reads one
-//!   string, so that no function of the script runs within it.
-//! - `unpack` computes the number of results in 32 bits (CVE-2025-46817). The sandbox's computes it
-//!   as a number first, and refuses what does not fit.
-//! - The lexer counts the equals signs of a long bracket in 32 bits (CVE-2025-46819). Code of
-//!   scripts has at most 64 MiB, and a script's body at most the length of an argument, 1 GiB.
-//! - Metatables of basic types are shared by all scripts (CVE-2025-46818). That of strings is
-//!   read-only, as is that of the arrays that `cjson` decodes; the other types have none, and
-//!   `setmetatable` accepts tables only.
-//! - Bytecode is not checked. `string.dump` does not exist, and bytecode is not loaded.
-//! - Finalizers (`__gc`) could run while the state is closed. Scripts have no `newproxy`.
+//! - The parser does not keep a chunk's name alive (CVE-2025-49844). Names are arguments of the
+//!   function that calls the parser, or values in the registry. The parser reads a single string,
+//!   so that no function of the script runs during parsing.
+//! - `unpack` computes the number of results in 32 bits (CVE-2025-46817). The sandbox's own version
+//!   first computes it as a number and rejects numbers that do not fit.
+//! - The lexer counts the equals signs of a long bracket in 32 bits (CVE-2025-46819). A script's
+//!   code has at most 64 MiB, and its body is at most as long as an argument, 1 GiB.
+//! - Metatables of basic types are shared by all scripts (CVE-2025-46818). The metatable of strings
+//!   is read-only, as is the one of arrays decoded by `cjson`. The other types have none, and
+//!   `setmetatable` accepts only tables.
+//! - Bytecode is not verified. `string.dump` does not exist, and loading bytecode is refused.
+//! - Finalizers (`__gc`) could run while the state is being closed. Scripts have no `newproxy`.
 
 mod functions;
 
@@ -37,26 +37,28 @@ use wire::{Args, Protocol, Reply};
 const PRELUDE: &str = include_str!("prelude.lua");
 /// Maximum number of keys and arguments that are passed on Lua's stack.
 const STACK_ARGS_MAX: usize = 64;
-/// Number of items that make a pattern too complex.
+/// Number of items above which a pattern is too complex.
 const PATTERN_ITEMS_MAX: usize = 1000;
-/// Memory that function libraries may keep between calls, as a multiple of what a run may allocate.
+/// Memory that function libraries may keep between calls, as a multiple of the memory that one run
+/// may allocate.
 const KEPT_RUNS: usize = 4;
-/// Growth of the state in bytes, beyond twice its size, after which garbage is collected at once.
+/// Growth of the state in bytes, beyond twice its size, that triggers an immediate garbage
+/// collection.
 const GROWTH_BYTES: usize = 4 << 20;
 
 /// Options of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Version that `redis.REDIS_VERSION` announces.
+    /// Version reported as `redis.REDIS_VERSION`.
     pub version: &'static str,
-    /// Maximum memory that a running script may allocate, in bytes.
+    /// Maximum memory in bytes that a running script may allocate.
     pub memory_bytes: usize,
 }
 
-/// Reason why a script does not run: the text of the error reply, without the leading `-`.
+/// Reason why a script cannot run: the text of the error reply without the leading `-`.
 pub type Refusal = String;
 
-/// Argument that turns the memory limit on after the other arguments were pushed.
+/// Argument whose conversion turns the memory limit on, after the other arguments were pushed.
 struct LimitOn(usize);
 
 impl IntoLua for LimitOn {
@@ -66,20 +68,20 @@ impl IntoLua for LimitOn {
     }
 }
 
-/// What a function of the prelude returns: whether the script succeeded, its value, and how to
+/// Values returned by the prelude's functions: whether the script succeeded, its value, and how to
 /// convert a table.
 type Returned = (bool, Value, Option<u8>, Value);
 
-/// Result of a script that has run, before it is written.
+/// Result of a finished script that has not been written yet.
 pub struct Finished(End);
 
-/// How a script has ended.
+/// Outcome of a script.
 enum End {
-    /// It succeeded, and its value is on Lua's stack.
+    /// The script succeeded. Its value is on Lua's stack.
     OnStack,
-    /// It failed.
+    /// The script failed.
     Failed,
-    /// As the functions of the prelude report it.
+    /// Outcome as returned by the prelude's functions.
     General(mlua::Result<Returned>),
 }
 
@@ -94,15 +96,15 @@ pub struct Engine {
     lua: Lua,
     state: Rc<State>,
     parts: Parts,
-    /// Calls a function of a library.
+    /// Prelude function that calls a library function.
     call: Function,
-    /// Runs a script or a function with many keys and arguments.
+    /// Prelude function that runs a script or function with many keys and arguments.
     run_tables: Function,
     load: Function,
     kind_of: Function,
-    /// Restores the prelude's state after a failure.
+    /// Prelude function that restores the prelude's state after a failure.
     reset: Function,
-    /// Sets the limit of memory for the prelude.
+    /// Prelude function that sets the memory limit.
     limit: Function,
     purpose: Purpose,
     functions: functions::Functions,
@@ -112,14 +114,14 @@ pub struct Engine {
     last: Option<(Arc<Script>, u32)>,
     free_chunks: Vec<u32>,
     chunk_count: u32,
-    /// Number of compiled scripts at which evicted ones are removed.
+    /// Number of compiled scripts at which those evicted from the cache are removed.
     sweep_at: usize,
-    /// Size of the state after garbage was collected last.
+    /// Size of the state after the last garbage collection.
     settled_bytes: usize,
     memory_bytes: usize,
 }
 
-/// Text of an error of the binding, without the traceback after its first line.
+/// Returns the text of one of the binding's errors, without the traceback after its first line.
 fn text_of(error: &mlua::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
@@ -134,7 +136,7 @@ impl Engine {
     /// Number of instructions between two calls of [`Host::tick`].
     pub const TICK_INSTRUCTIONS: u32 = 2_000;
 
-    /// Creates a state for scripts of EVAL.
+    /// Creates a state for EVAL scripts.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -343,8 +345,8 @@ impl Engine {
         self.sweep_at = self.by_digest.len() * 2 + 1024;
     }
 
-    /// Runs a script: `args` are its keys, of which there are `key_count`, and its arguments. The
-    /// result must be passed to [`Engine::write`] before the next run.
+    /// Runs a script. `args` contains its `key_count` keys followed by its arguments. The result
+    /// must be passed to [`Engine::write`] before the next run.
     ///
     /// # Errors
     /// The script does not compile.
@@ -359,8 +361,8 @@ impl Engine {
         Ok(self.run_chunk(chunk, key_count, args, host))
     }
 
-    /// Returns the limit of the state's memory for a run. Functions keep values between runs, so
-    /// that the memory of their state is bounded as a whole.
+    /// Returns the memory limit of the state for a run. Functions may keep values between runs, so
+    /// the memory of their state is limited as a whole.
     fn limit_of_run(&mut self) -> usize {
         let used = self.lua.used_memory();
         if self.purpose == Purpose::Scripts {
@@ -424,8 +426,9 @@ impl Engine {
         returned
     }
 
-    /// Writes the reply of a script. `name` returns its name in errors. Returns whether the reply
-    /// is an error of a command that the script ran. The host can end the writing, too.
+    /// Writes a script's reply. `name` returns the script's name for errors. Returns whether the
+    /// reply is an error from a command that the script ran. The host can abort the writing as
+    /// well.
     pub fn write(
         &mut self,
         finished: Finished,
@@ -516,7 +519,7 @@ impl Engine {
         self.push((true, value, Some(kind), field), reply)
     }
 
-    /// Writes the value of a script. Returns whether it is an error that the host has counted.
+    /// Writes a script's value. Returns whether it is an error that the host has already counted.
     fn push(&self, returned: Returned, reply: &mut Reply<'_>) -> mlua::Result<bool> {
         let (is_ok, value, kind, field) = returned;
         if !is_ok {
@@ -539,7 +542,7 @@ impl Engine {
         }
     }
 
-    /// Collects garbage if the last script has left much of it.
+    /// Collects garbage if the last script left a large amount of it.
     fn settle(&mut self) {
         if self.state.killed.get().is_some() {
             // A finalizer may have replaced the hook. The old one stays if memory is short.
@@ -580,7 +583,7 @@ fn write_failure(failure: &Failure, name: &[u8], reply: &mut Reply<'_>) {
     reply.error_bytes(&text);
 }
 
-/// Ends a script when the host wants it.
+/// Installs the hook that ends a script at the host's request.
 fn set_hook(lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
     let state = Rc::clone(state);
     let triggers = HookTriggers::new().every_nth_instruction(Engine::TICK_INSTRUCTIONS);
@@ -589,7 +592,7 @@ fn set_hook(lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
     })
 }
 
-/// Functions that the prelude needs.
+/// Creates the native functions that the prelude needs.
 fn natives(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let native = lua.create_table()?;
     let caught_state = Rc::clone(state);
@@ -643,7 +646,7 @@ fn natives(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     Ok(native)
 }
 
-/// Adds the functions that count work and end a script.
+/// Adds the functions that count work and may end a script.
 fn add_counters(lua: &Lua, state: &Rc<State>, native: &Table) -> mlua::Result<()> {
     native.raw_set(
         "raise",
@@ -673,7 +676,7 @@ fn add_counters(lua: &Lua, state: &Rc<State>, native: &Table) -> mlua::Result<()
     Ok(())
 }
 
-/// Describes an uncaught error, on top of whose stack this function is called.
+/// Describes an uncaught error. Called on top of the stack of the failed code.
 fn failure_of(lua: &Lua, value: &Value) -> Failure {
     let mut place = None;
     for level in 1..12 {
@@ -730,7 +733,8 @@ fn failure_of(lua: &Lua, value: &Value) -> Failure {
     }
 }
 
-/// Replaces a position in the prelude, at which a wrapped function failed, by the script's.
+/// Replaces a position in the prelude, where a wrapped function failed, by the position in the
+/// script.
 fn replace_prelude(text: Vec<u8>, place: Option<&(String, usize)>) -> Vec<u8> {
     let Some(rest) = text.strip_prefix(b"ERR prelude:") else {
         return text;

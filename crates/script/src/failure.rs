@@ -1,22 +1,22 @@
-//! Errors that functions of the libraries raise.
+//! Errors raised by library functions.
 //!
-//! A callback of a Lua state can raise only an `mlua::Error`, which Lua code sees as userdata. What
-//! a script sees must be a string or a table, as in Redis. So each callback raises a [`Raised`],
-//! and the sandbox's `pcall`, `xpcall` and `coroutine.resume` replace it by its Lua value.
+//! A Lua callback can only raise an `mlua::Error`, which Lua code sees as userdata. Scripts must
+//! see a string or a table, as in Redis. So each callback raises a [`Raised`], which the sandbox's
+//! `pcall`, `xpcall` and `coroutine.resume` replace by its Lua value.
 
 use mlua::{Lua, Table, Value};
 use std::fmt;
 
-/// Field of an error's table that states that the error was counted in the statistics, as in Redis.
+/// Field of an error table, set if the statistics have counted the error, as in Redis.
 const COUNTED: &str = "ignore_error_stats_update";
 
-/// Value that a library function raises.
+/// Value raised by a library function.
 #[derive(Clone, Debug)]
 pub enum Raised {
-    /// A string, with its position in the script.
+    /// A string that includes its position in the script.
     Text(String),
-    /// A table with the field `err`, as the functions of `redis` raise it. The flag states that the
-    /// error was counted in the statistics already.
+    /// A table with the field `err`, as raised by the functions of `redis`. The flag says whether
+    /// the statistics have already counted the error.
     Table(Vec<u8>, bool),
 }
 
@@ -31,8 +31,8 @@ impl fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-/// Returns an error with this text, after the position of the Lua code that called the function. A
-/// function of the prelude counts as part of the called one.
+/// Returns an error with this text, preceded by the position of the Lua code that called the
+/// function. A prelude function counts as part of the function called.
 pub fn raise(lua: &Lua, text: impl fmt::Display) -> mlua::Error {
     let position = (1..4).find_map(|level| {
         let found = lua.inspect_stack(level, |debug| {
@@ -51,12 +51,12 @@ pub fn raise(lua: &Lua, text: impl fmt::Display) -> mlua::Error {
     unplaced(format!("{}{text}", position.unwrap_or_default()))
 }
 
-/// Returns an error with this text and no position.
+/// Returns an error with this text and without a position.
 pub fn unplaced(text: String) -> mlua::Error {
     mlua::Error::external(Raised::Text(text))
 }
 
-/// Returns the number that a value is.
+/// Returns the number if a value is one.
 pub fn number_of(value: Option<&Value>) -> Option<f64> {
     match value {
         Some(Value::Integer(number)) => Some(*number as f64),
@@ -83,7 +83,7 @@ pub fn raise_table(text: impl Into<Vec<u8>>, is_counted: bool) -> mlua::Error {
     mlua::Error::external(Raised::Table(text.into(), is_counted))
 }
 
-/// Creates the table of an error.
+/// Creates an error table.
 pub fn error_table(lua: &Lua, text: &[u8], is_counted: bool) -> mlua::Result<Table> {
     let table = lua.create_table_with_capacity(0, 2)?;
     table.raw_set("err", lua.create_string(text)?)?;
@@ -93,12 +93,12 @@ pub fn error_table(lua: &Lua, text: &[u8], is_counted: bool) -> mlua::Result<Tab
     Ok(table)
 }
 
-/// Whether the table of an error states that the error was counted.
+/// Whether an error table says that the error was counted.
 pub fn is_counted(table: &Table) -> mlua::Result<bool> {
     Ok(table.raw_get::<Value>(COUNTED)? == Value::Boolean(true))
 }
 
-/// Returns what follows the number of a line.
+/// Returns the text after the line number.
 fn after_line(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit())?;
     text[end..].strip_prefix(b": ")

@@ -1,5 +1,5 @@
-//! The first line of a script or function library: `#!lua name=… flags=…`. Its words may be quoted,
-//! as those of an inline command.
+//! First line of a script or function library: `#!lua name=… flags=…`. Its words may be quoted, as
+//! in an inline command.
 
 use wire::Span;
 use wire::inline::{UnbalancedQuotes, split_words};
@@ -19,10 +19,10 @@ impl Flags {
     pub const NO_CLUSTER: Flags = Flags(8);
     /// The script may access keys of several slots.
     pub const ALLOW_CROSS_SLOT: Flags = Flags(16);
-    /// The script has no first line, so that the rules of old scripts hold.
+    /// The script has no first line and follows the rules for older scripts.
     pub const COMPATIBLE: Flags = Flags(32);
 
-    /// Names that scripts use.
+    /// Names of the flags in scripts.
     const NAMES: [(&'static str, Flags); 5] = [
         ("no-writes", Flags::NO_WRITES),
         ("allow-oom", Flags::ALLOW_OOM),
@@ -59,25 +59,26 @@ impl Flags {
 /// The parsed first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Words of the line, of which the first begins with `#!`.
+    /// Words of the line. The first begins with `#!`.
     words: Vec<Vec<u8>>,
-    /// Length of the line without its end. The code begins there, so that lines keep their numbers.
+    /// Length of the line without its line end. The code begins with the line end, so that line
+    /// numbers stay correct.
     pub len: usize,
 }
 
-/// Reason why a line is not read.
+/// Reason why a line cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// The line has no end.
+    /// The line end is missing.
     NoEnd,
     /// A quote is not closed, or a closing quote is not followed by a blank.
     Quotes,
 }
 
-/// Reason why a first line was refused, as Redis states it.
+/// Reason why a first line was rejected, in Redis's words.
 pub type HeaderError = String;
 
-/// Returns what follows a prefix, whose case is ignored.
+/// Returns the text after a prefix, whose case is ignored.
 fn after<'a>(word: &'a [u8], prefix: &str) -> Option<&'a [u8]> {
     let (start, rest) = word.split_at_checked(prefix.len())?;
     start
@@ -93,7 +94,7 @@ impl Header {
     /// Parses the first line; returns `None` if the text does not begin with `#!`.
     ///
     /// # Errors
-    /// The line has no end, or its quotes are not balanced.
+    /// The line end is missing, or quotes are not balanced.
     pub fn parse(text: &[u8]) -> Result<Option<Header>, Unreadable> {
         if !text.starts_with(b"#!") {
             return Ok(None);
@@ -113,7 +114,7 @@ impl Header {
         }))
     }
 
-    /// Name of the engine with `#!` before it.
+    /// Returns the word with the engine's name, including `#!`.
     fn engine_word(&self) -> &[u8] {
         self.words.first().map_or(b"#!", Vec::as_slice)
     }
@@ -155,7 +156,7 @@ impl Header {
         Ok(flags)
     }
 
-    /// Reads the name of a function library.
+    /// Reads a function library's name.
     ///
     /// # Errors
     /// The name is missing or given twice, or an option is unknown.

@@ -4,8 +4,8 @@ use wire::{Args, Output, Protocol};
 
 /// Services that the server provides to a running script.
 pub trait Host {
-    /// Runs a command and appends exactly one reply in this protocol. Returns the reason if the
-    /// script must end.
+    /// Runs a command and appends exactly one reply in this protocol. If the script must end,
+    /// returns the reason.
     fn call(
         &mut self,
         args: Args<'_>,
@@ -25,7 +25,7 @@ pub trait Host {
     /// Returns the processor time used, in seconds, from any starting point.
     fn cpu_seconds(&mut self) -> f64;
 
-    /// Is called after every `Engine::TICK_INSTRUCTIONS` instructions, and after a similar amount
-    /// of work of the libraries. Returns the reason if the script must end.
+    /// Called after every `Engine::TICK_INSTRUCTIONS` instructions, and after a comparable amount
+    /// of work in the libraries. If the script must end, returns the reason.
     fn tick(&mut self) -> Option<&'static str>;
 }

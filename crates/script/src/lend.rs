@@ -1,8 +1,8 @@
-//! Access of Lua callbacks to the host of the running script.
+//! Access of Lua callbacks to the running script's host.
 //!
-//! A callback of a Lua state must be `'static`, and the host is borrowed from the request. The safe
-//! way, `Lua::scope`, creates the functions again for each run, which costs more than the rest of a
-//! short script. Here the host is lent to the thread for the duration of a run.
+//! A Lua callback must be `'static`, but the host is borrowed from the request. The safe way,
+//! `Lua::scope`, recreates the functions for each run, which costs more than the rest of a short
+//! script. Here, the host is lent to the thread for the duration of a run instead.
 
 #![expect(
     unsafe_code,
@@ -15,11 +15,11 @@ use std::mem::transmute;
 use std::ptr::NonNull;
 
 thread_local! {
-    /// Host of the script that runs on this thread, unless a callback is using it.
+    /// Host of the script running on this thread, unless a callback is using it.
     static HOST: Cell<Option<NonNull<dyn Host>>> = const { Cell::new(None) };
 }
 
-/// Restores the previous host when it is dropped, even by a panic.
+/// Restores the previous host on drop, even after a panic.
 struct Restore(Option<NonNull<dyn Host>>);
 
 impl Drop for Restore {
@@ -28,7 +28,7 @@ impl Drop for Restore {
     }
 }
 
-/// Runs `work` while callbacks on this thread can use `host` through [`with`].
+/// Runs `work`, during which callbacks on this thread can access `host` through [`with`].
 pub fn lend<R>(host: &mut dyn Host, work: impl FnOnce() -> R) -> R {
     let host = NonNull::from(host);
     // SAFETY: only the lifetime of the pointee changes, and with it nothing in the layout. The
@@ -39,7 +39,7 @@ pub fn lend<R>(host: &mut dyn Host, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Calls `use_it` with the lent host; returns `None` if there is none or if it is in use.
+/// Calls `use_it` with the lent host. Returns `None` if there is none or it is in use.
 pub fn with<R>(use_it: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
     let mut host = HOST.take()?;
     let _restore = Restore(Some(host));

@@ -1,6 +1,6 @@
 //! Lua scripts as Redis runs them: a sandboxed Lua 5.1 state, the libraries `redis`, `cjson`,
-//! `cmsgpack`, `struct` and `bit`, the conversion of replies in both directions, the cache of
-//! scripts, and function libraries.
+//! `cmsgpack`, `struct` and `bit`, conversion of replies in both directions, the script cache, and
+//! function libraries.
 //!
 //! The crate deliberately lacks sockets, keys, locks and a clock: a script runs commands, reads the
 //! time and writes to the log through the trait [`Host`]. Start reading at [`Engine`].

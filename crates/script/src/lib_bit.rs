@@ -3,7 +3,7 @@
 use crate::failure::{bad_argument, type_name};
 use mlua::{Lua, MultiValue, Table, Value};
 
-/// Returns a number modulo 2^32 as a signed integer, rounded to the nearest even integer.
+/// Returns a number, rounded to the nearest even integer, modulo 2^32 as a signed integer.
 fn wrap(number: f64) -> i32 {
     if !number.is_finite() {
         return 0;

@@ -7,9 +7,9 @@ use mlua::{Lua, MultiValue, Table, Value};
 use std::rc::Rc;
 use wire::Output;
 
-/// Depth of tables beyond which the encoder writes nil.
+/// Table depth beyond which the encoder writes nil.
 const ENCODE_DEPTH_MAX: usize = 16;
-/// Depth beyond which the decoder refuses its input, because it is recursive.
+/// Depth beyond which the recursive decoder rejects its input.
 const DECODE_DEPTH_MAX: usize = 1000;
 
 /// Creates the library.
@@ -49,7 +49,7 @@ pub fn create(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     Ok(library)
 }
 
-/// Encoder, whose output is bounded by the memory that a script may use.
+/// Encoder. The memory that a script may use bounds its output.
 struct Writer<'a> {
     lua: &'a Lua,
     state: &'a State,
@@ -86,7 +86,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a table: an array if its keys are 1 to their number, otherwise a map.
+    /// Writes a table: as an array if its keys are 1 to n, otherwise as a map.
     fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
         self.state.check_stack(self.lua)?;
         let (mut count, mut max, mut is_array) = (0u64, 0i64, true);

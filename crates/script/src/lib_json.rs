@@ -9,7 +9,7 @@ use mlua::{Lua, MultiValue, Table, Value};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What the encoder does with NaN and infinities.
+/// Treatment of NaN and infinities by the encoder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Invalid {
     Refused,
@@ -34,7 +34,7 @@ pub(crate) struct Settings {
     state: Rc<State>,
 }
 
-/// Maximum depth that a script may set, because the encoder and the decoder are recursive.
+/// Maximum depth that a script may set; the encoder and the decoder are recursive.
 const DEPTH_MAX: i32 = 2000;
 
 impl Settings {
@@ -56,7 +56,7 @@ impl Settings {
     }
 }
 
-/// Reads an optional integer argument within bounds.
+/// Reads an optional integer argument within limits.
 fn integer(
     lua: &Lua,
     (args, index): (&MultiValue, usize),
@@ -98,8 +98,8 @@ fn boolean(
     Ok(cell.get())
 }
 
-/// Creates the library. `array_metatable` is the metatable of decoded arrays. It is shared by all
-/// scripts, so that the caller must keep them from changing it.
+/// Creates the library. `array_metatable` is the metatable of decoded arrays. All scripts share it,
+/// so the caller must prevent changes to it.
 pub fn create(lua: &Lua, state: &Rc<State>, array_metatable: &Table) -> mlua::Result<Table> {
     let library = instance(lua, state, array_metatable)?;
     let (shared, metatable) = (Rc::clone(state), array_metatable.clone());
@@ -108,7 +108,7 @@ pub fn create(lua: &Lua, state: &Rc<State>, array_metatable: &Table) -> mlua::Re
     Ok(library)
 }
 
-/// Creates the functions with settings of their own.
+/// Creates the functions with their own settings.
 fn instance(lua: &Lua, state: &Rc<State>, array_metatable: &Table) -> mlua::Result<Table> {
     let settings = Settings::new(state, array_metatable);
     let library = lua.create_table()?;
@@ -204,7 +204,7 @@ fn add_settings(lua: &Lua, library: &Table, settings: &Rc<Settings>) -> mlua::Re
     library.raw_set("encode_invalid_numbers", invalid)
 }
 
-/// Sets what the encoder does with NaN and infinities.
+/// Sets how the encoder treats NaN and infinities.
 fn invalid(lua: &Lua, settings: &Settings, args: &MultiValue) -> mlua::Result<Value> {
     let chosen = match args.front() {
         None | Some(Value::Nil) => settings.encode_invalid.get(),

@@ -14,16 +14,16 @@ use std::rc::Rc;
 use wire::number::Text;
 use wire::{Args, Output, Protocol, Span};
 
-/// Maximum number of functions of a library.
+/// Maximum number of functions in a library.
 const FUNCTIONS_MAX: usize = 10_000;
-/// Maximum size in bytes of the names and the descriptions of a library's functions.
+/// Maximum total size in bytes of the names and descriptions of a library's functions.
 const REGISTERED_BYTES_MAX: usize = 1 << 20;
-/// Maximum size of a line of the log in bytes.
+/// Maximum size of a log line in bytes.
 const LOG_BYTES_MAX: usize = 1024;
-/// Error of a command that a command calls.
+/// Error if a command called by a script itself calls a command.
 const RUNS_ALREADY: &str = "ERR a command of a script runs already";
 
-/// Creates the library. `version` is the announced version of Redis.
+/// Creates the library. `version` is the reported version of Redis.
 pub fn create(
     lua: &Lua,
     state: &Rc<State>,
@@ -68,7 +68,7 @@ pub fn create(
     Ok(library)
 }
 
-/// Creates the library as the code of a function library sees it while it is loaded.
+/// Creates the library as seen by a function library's code while it is being loaded.
 pub fn create_for_loading(lua: &Lua, state: &Rc<State>, version: &str) -> mlua::Result<Table> {
     let library = basis(lua, version)?;
     let shared = Rc::clone(state);
@@ -77,7 +77,7 @@ pub fn create_for_loading(lua: &Lua, state: &Rc<State>, version: &str) -> mlua::
     Ok(library)
 }
 
-/// Creates the part of the library that exists always.
+/// Creates the functions and constants that both variants of the library have.
 fn basis(lua: &Lua, version: &str) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     for (name, value) in [
@@ -94,7 +94,7 @@ fn basis(lua: &Lua, version: &str) -> mlua::Result<Table> {
     Ok(library)
 }
 
-/// Returns the version as one number, a byte per part.
+/// Returns the version as one number, with a byte for each part.
 fn version_number(version: &str) -> u32 {
     let parts = version
         .split('.')
@@ -150,8 +150,8 @@ fn gather(
     Ok(())
 }
 
-/// Runs `redis.call`, which raises errors, or `redis.pcall`, which returns them. The command may
-/// have run already, so that only its reply is left to be converted.
+/// Runs `redis.call`, which raises errors, or `redis.pcall`, which returns them. If the command has
+/// already run, only its reply is converted.
 fn command(lua: &Lua, state: &State, args: &MultiValue, raises: bool) -> mlua::Result<Value> {
     state.check_killed()?;
     if !state.has_reply.take()
@@ -190,8 +190,8 @@ fn command(lua: &Lua, state: &State, args: &MultiValue, raises: bool) -> mlua::R
     converted
 }
 
-/// Runs a command and leaves its reply in the buffer. The inner error is the text of an error that
-/// the command is refused with.
+/// Runs a command and leaves its reply in the buffer. The inner error is the text with which the
+/// command was refused.
 fn perform(state: &State, args: &MultiValue) -> mlua::Result<Result<(), &'static str>> {
     let (Ok(mut input), Ok(mut spans), Ok(mut output)) = (
         state.input.try_borrow_mut(),
@@ -348,7 +348,7 @@ fn set_replication(_: &Lua, args: MultiValue) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Refuses a call of `redis.register_function`.
+/// Rejects a call of `redis.register_function`.
 fn refuse<T>(text: &str) -> mlua::Result<T> {
     Err(raise_table(format!("ERR {text}"), false))
 }

@@ -62,7 +62,7 @@ impl<'a> Format<'a> {
         Some(option)
     }
 
-    /// Returns the size of an option; reads the number after it.
+    /// Returns the size of an option, reading any number after it.
     fn size(&mut self, option: u8) -> mlua::Result<usize> {
         Ok(match option {
             b'B' | b'b' | b'x' => 1,
@@ -83,7 +83,7 @@ impl<'a> Format<'a> {
         })
     }
 
-    /// Returns the number of bytes before an item of this size for its alignment.
+    /// Returns the number of padding bytes that align an item of this size.
     fn padding(&self, len: usize, option: u8, total: usize) -> usize {
         if len == 0 || option == b'c' {
             return 0;
@@ -146,7 +146,7 @@ fn text(lua: &Lua, args: &MultiValue, index: usize, function: &str) -> mlua::Res
     })
 }
 
-/// Returns a number argument. A missing one is reported as nil.
+/// Returns a numeric argument. A missing one is reported as nil.
 fn number(lua: &Lua, args: &MultiValue, index: usize, function: &str) -> mlua::Result<f64> {
     let value = args.get(index);
     let number = value
@@ -220,7 +220,7 @@ fn pack(lua: &Lua, state: &State, args: &MultiValue) -> mlua::Result<LuaString> 
     lua.create_string(&out[..])
 }
 
-/// Appends an integer of this size. Bytes beyond eight are 0, as C's shifts leave them.
+/// Appends an integer of this size. Bytes beyond the eighth are 0, as with C's shifts.
 fn push_bits(out: &mut Output, bits: u64, len: usize, is_little: bool) {
     let byte = |at: usize| {
         let shift = u32::try_from(at * 8).unwrap_or(u32::MAX);
@@ -233,7 +233,7 @@ fn push_bits(out: &mut Output, bits: u64, len: usize, is_little: bool) {
     }
 }
 
-/// Reads an integer of this size: its lowest eight bytes.
+/// Reads an integer's lowest eight bytes.
 fn read_bits(bytes: &[u8], is_little: bool) -> u64 {
     let join = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
     if is_little {
@@ -318,8 +318,8 @@ fn unpack(lua: &Lua, state: &State, args: &MultiValue) -> mlua::Result<MultiValu
     Ok(values.into_iter().collect())
 }
 
-/// Returns the bytes of a string and the position after it. A string without a length takes it from
-/// the value before it, or ends with a zero byte.
+/// Returns a string's bytes and the position after it. A string without an explicit length takes
+/// its length from the preceding value, or ends at a zero byte.
 fn unpack_text<'d>(
     lua: &Lua,
     data: &'d [u8],

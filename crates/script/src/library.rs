@@ -1,7 +1,8 @@
-//! Function libraries, which all threads share.
+//! Function libraries, shared by all threads.
 //!
-//! A library is Lua code that registers functions when it is loaded. The registry holds the codes
-//! and what they registered; each thread loads the codes into a Lua state of its own.
+//! A library is Lua code that registers functions when it is loaded. The registry holds the code of
+//! each library and the functions it registered. Each thread loads the code into a Lua state of its
+//! own.
 
 use crate::header::{Flags, Header, HeaderError};
 use std::borrow::Cow;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Maximum size of the codes of all libraries in bytes.
+/// Maximum total size in bytes of all libraries' code.
 const LIBRARIES_BYTES_MAX: usize = 64 << 20;
 
 /// A registered function.
@@ -28,15 +29,15 @@ pub struct Registered {
 pub struct Library {
     /// Name.
     pub name: Vec<u8>,
-    /// Code with its first line.
+    /// Code, including its first line.
     pub code: Vec<u8>,
     /// Length of the first line.
     header_len: usize,
-    /// Functions in the order of their names in lower case.
+    /// Functions, sorted by name in lower case.
     pub functions: Vec<Registered>,
 }
 
-/// Returns the name of a function in lower case, because case is ignored in it, as in Redis.
+/// Returns a function's name in lower case, because function names ignore case, as in Redis.
 pub fn folded(name: &[u8]) -> Cow<'_, [u8]> {
     match name.iter().any(u8::is_ascii_uppercase) {
         true => Cow::Owned(name.to_ascii_lowercase()),
@@ -51,7 +52,7 @@ fn is_name(name: &[u8]) -> bool {
 }
 
 impl Library {
-    /// Parses the first line of a code. The functions are registered by an engine.
+    /// Parses a library's first line. An engine registers the functions.
     ///
     /// # Errors
     /// The first line is missing or invalid.
@@ -76,12 +77,12 @@ impl Library {
         })
     }
 
-    /// Returns the code after the first line, whose line end remains.
+    /// Returns the code after the first line, including that line's line end.
     pub fn body(&self) -> &[u8] {
         &self.code[self.header_len..]
     }
 
-    /// Returns the place of a function, or the place where it would be inserted.
+    /// Returns a function's index, or the index at which it would be inserted.
     fn place_of(&self, name: &[u8]) -> Result<usize, usize> {
         let name = folded(name);
         self.functions
@@ -93,7 +94,7 @@ impl Library {
         self.place_of(name).is_ok()
     }
 
-    /// Adds a function that the code registers.
+    /// Adds a function registered by the code.
     ///
     /// # Errors
     /// The name is invalid or taken.
@@ -131,7 +132,7 @@ impl Libraries {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a number that changes with every change of the registry.
+    /// Returns a number that changes whenever the registry does.
     pub fn version(&self) -> u64 {
         self.version.load(Relaxed)
     }
@@ -143,7 +144,7 @@ impl Libraries {
             .find_map(|library| Some(library.functions[library.place_of(name).ok()?].flags))
     }
 
-    /// Whether there is no library.
+    /// Whether there are no libraries.
     pub fn is_empty(&self) -> bool {
         self.locked().is_empty()
     }
@@ -153,10 +154,11 @@ impl Libraries {
         Arc::clone(&self.locked())
     }
 
-    /// Changes the libraries in one step.
+    /// Changes the libraries atomically.
     ///
     /// # Errors
-    /// That of `change`, or two libraries have a function of the same name, or they are too large.
+    /// `change` failed, two libraries have a function of the same name, or the libraries are too
+    /// large.
     pub fn change(
         &self,
         change: impl FnOnce(&mut LibraryMap) -> Result<(), String>,

@@ -27,7 +27,7 @@ pub fn push_general(out: &mut Vec<u8>, number: f64, precision: usize) {
     }
 }
 
-/// Removes the zeros at the end of a fraction.
+/// Removes trailing zeros from a fraction.
 fn trimmed(text: &str) -> &str {
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.')
@@ -36,8 +36,8 @@ fn trimmed(text: &str) -> &str {
     }
 }
 
-/// Reads a number at the start of `text` as C's `strtod` does. Returns it with its length; a length
-/// of 0 means that there is no number.
+/// Reads a number at the start of `text` like C's `strtod`. Returns it with its length; a length of
+/// 0 means there is no number.
 pub fn read_double(text: &[u8]) -> (f64, usize) {
     let signed = usize::from(matches!(text.first(), Some(b'-' | b'+')));
     let is_negative = text.first() == Some(&b'-');
@@ -136,7 +136,7 @@ fn read_hexadecimal(text: &[u8]) -> (f64, usize) {
     (value * 2f64.powi(scale), len)
 }
 
-/// Returns the integer that a number equals, if there is one.
+/// Returns a number as an integer if it is one.
 pub fn integral(number: f64) -> Option<i64> {
     // The cast saturates, and 2^63 itself is not an i64.
     let whole = number as i64;

@@ -1,9 +1,9 @@
-//! Matcher of Lua's patterns that counts its work.
+//! Matcher for Lua patterns that counts its work.
 //!
-//! Lua's own matcher is one call of C, which nothing can end, and a pattern with several
-//! repetitions takes time that grows with a power of the subject's length. It is used as long as
-//! the product of both stays small ([`subject_max`]). Longer subjects are matched here, with the
-//! same results: every step is counted, so that the host can end the script.
+//! Lua's own matcher is a single C call that nothing can interrupt, and a pattern with several
+//! repetitions takes time that grows as a power of the subject's length. It is used only while the
+//! product of both is small ([`subject_max`]). Longer subjects are matched here, with the same
+//! results. Every step is counted, so that the host can end the script.
 
 use crate::failure::raise;
 use crate::state::State;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 /// Maximum number of captures, as in Lua.
 const CAPTURES_MAX: usize = 32;
 
-/// Adds the functions that the prelude needs.
+/// Adds the native functions that the prelude needs.
 pub fn add_natives(lua: &Lua, state: &Rc<State>, native: &Table) -> mlua::Result<()> {
     let shared = Rc::clone(state);
     let max = lua.create_function(move |_, pattern: LuaString| {
@@ -43,7 +43,7 @@ pub fn add_natives(lua: &Lua, state: &Rc<State>, native: &Table) -> mlua::Result
     )
 }
 
-/// Returns the index of a position that counts from 1, or from the end if it is negative.
+/// Converts a position, which counts from 1, or from the end if negative, to an index.
 fn position(from: f64, len: usize) -> usize {
     let from = from as i64;
     let from = if from < 0 {
@@ -54,7 +54,8 @@ fn position(from: f64, len: usize) -> usize {
     usize::try_from(from.max(1) - 1).unwrap_or(len).min(len)
 }
 
-/// Returns the captures, or the whole match if there are none, after the first and last position.
+/// Returns the first and last position of the match, followed by the captures, or by the whole
+/// match if there are none.
 fn search(
     lua: &Lua,
     state: &State,
@@ -104,7 +105,7 @@ struct Matcher<'a> {
     state: &'a State,
     text: &'a [u8],
     pattern: &'a [u8],
-    /// Number of captures that have begun.
+    /// Number of captures begun so far.
     level: usize,
     captures: [(usize, Capture); CAPTURES_MAX],
 }
@@ -131,7 +132,7 @@ impl Matcher<'_> {
         Ok(values)
     }
 
-    /// Matches the pattern from `at` with the text from `here`. Returns the end of the match.
+    /// Matches the pattern from `at` against the text from `here`. Returns the end of the match.
     fn matches(&mut self, mut here: usize, mut at: usize) -> mlua::Result<Option<usize>> {
         self.state.check_stack(self.lua)?;
         loop {
@@ -187,7 +188,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Returns the end of the item of one character at `at`.
+    /// Returns the end of the single-character item at `at`, or an error if the item is malformed.
     fn class_end(&self, at: usize) -> mlua::Result<usize> {
         let Some(end) = class_end(self.pattern, at) else {
             let is_set = self.pattern[at] == b'[';
@@ -199,7 +200,7 @@ impl Matcher<'_> {
         Ok(end)
     }
 
-    /// Whether the character at `here` matches the item from `at` to `end`.
+    /// Whether the character at `here` matches the item in `at..end`.
     fn is_one(&self, here: usize, at: usize, end: usize) -> mlua::Result<bool> {
         let Some(&byte) = self.text.get(here) else {
             return Ok(false);
@@ -272,7 +273,7 @@ impl Matcher<'_> {
         Ok(last)
     }
 
-    /// Matches a capture again. Returns the end.
+    /// Matches the text of an earlier capture again. Returns the end.
     fn repeated(&self, here: usize, digit: u8) -> mlua::Result<Option<usize>> {
         let index = usize::from(digit).wrapping_sub(usize::from(b'1'));
         let (start, len) = match self.captures[..self.level].get(index) {
@@ -285,7 +286,7 @@ impl Matcher<'_> {
         Ok(is_same.then_some(here + len))
     }
 
-    /// Matches from one character to the other that balances it. Returns the end.
+    /// Matches from an opening character to the closing one that balances it. Returns the end.
     fn balanced(&self, here: usize, at: usize) -> mlua::Result<Option<usize>> {
         let Some(&[first, last]) = self.pattern.get(at..at + 2) else {
             return self.refuse("unbalanced pattern");
@@ -308,7 +309,8 @@ impl Matcher<'_> {
         Ok(None)
     }
 
-    /// Matches a border between characters outside and inside of a set. Returns the next item.
+    /// Matches a boundary between a character outside and one inside a set. Returns the position of
+    /// the next item.
     fn frontier(&self, here: usize, at: usize) -> mlua::Result<Option<usize>> {
         if self.pattern.get(at) != Some(&b'[') {
             return self.refuse("missing '[' after '%f' in pattern");
@@ -322,7 +324,7 @@ impl Matcher<'_> {
     }
 }
 
-/// Returns the end of the item of one character at `at`, or `None` if it has none.
+/// Returns the end of the single-character item at `at`, or `None` if the item is malformed.
 fn class_end(pattern: &[u8], mut at: usize) -> Option<usize> {
     match pattern[at] {
         b'%' => (at + 1 < pattern.len()).then_some(at + 2),
@@ -378,7 +380,7 @@ fn is_in_set(byte: u8, set: &[u8]) -> bool {
     }
 }
 
-/// Whether a character is in the class of a letter.
+/// Whether a character belongs to the class named by a letter.
 fn is_in_class(byte: u8, class: u8) -> bool {
     let is_in = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),
@@ -398,9 +400,9 @@ fn is_in_class(byte: u8, class: u8) -> bool {
 
 /// Returns the maximum length of a subject for Lua's own matcher.
 ///
-/// Each start of a match, and each repetition that something follows, may try every position. A
-/// repetition at the end of the pattern succeeds at once. An optional item doubles the number of
-/// attempts, and each attempt may pass through the whole pattern.
+/// A match may start at any position, and each repetition that is not at the pattern's end may try
+/// any position. A repetition at the end succeeds at once. An optional item doubles the number of
+/// attempts, and each attempt may walk the whole pattern.
 fn subject_max(pattern: &[u8], steps_max: f64) -> f64 {
     let end = pattern.iter().position(|byte| *byte == 0);
     let pattern = &pattern[..end.unwrap_or(pattern.len())];

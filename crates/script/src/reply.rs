@@ -1,4 +1,4 @@
-//! Conversion of replies: of commands into Lua values, and of a script's value into a reply.
+//! Conversion of command replies to Lua values, and of a script's value to a reply.
 
 use crate::failure::{error_table, number_of};
 use crate::number::integral;
@@ -9,14 +9,14 @@ use wire::{Protocol, Reply};
 
 /// Maximum depth of tables in a script's reply.
 const DEPTH_MAX: usize = 500;
-/// Kind of a table with the field `err`, in the numbers of the prelude's `kind_of`.
+/// Kind of a table with the field `err`, as numbered by the prelude's `kind_of`.
 pub const ERROR_KIND: u8 = 1;
-/// Error of a script whose value is too large.
+/// Error for a script whose value is too large.
 const TOO_LARGE: &str = "ERR the reply of the script exceeds script-memory-limit";
-/// Error in the place of a table that is nested too deeply.
+/// Error in place of a table that is nested too deeply.
 const TOO_DEEP: &str = "ERR reached lua stack limit";
 
-/// Converts the reply at `at` into a Lua value. Returns it with the position after the reply.
+/// Converts the reply at `at` to a Lua value. Returns the value and the position after the reply.
 pub fn to_lua(lua: &Lua, bytes: &[u8], at: usize) -> mlua::Result<(Value, usize)> {
     let line_end = bytes[at..].windows(2).position(|pair| pair == b"\r\n");
     let (Some(sigil), Some(end)) = (bytes.get(at), line_end) else {
@@ -51,7 +51,7 @@ fn single(lua: &Lua, name: &str, text: &[u8]) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// Converts a string with a length. A missing one is false.
+/// Converts a length-prefixed string. A null string becomes false.
 fn sized(
     lua: &Lua,
     bytes: &[u8],
@@ -82,7 +82,7 @@ fn sized(
     Ok((value, start + len + 2))
 }
 
-/// Converts an array. A missing one is false.
+/// Converts an array. A null array becomes false.
 fn list(lua: &Lua, bytes: &[u8], line: &[u8], start: usize) -> mlua::Result<(Value, usize)> {
     let Some(len) = parse_i64(line).and_then(|len| usize::try_from(len).ok()) else {
         return Ok((Value::Boolean(false), start));
@@ -125,15 +125,15 @@ fn keyed(
     Ok((Value::Table(table), next))
 }
 
-/// Writer of a script's value.
+/// Writer for a script's value.
 pub struct Writer<'a, 'r> {
-    /// Function of the prelude that returns how to convert a table.
+    /// Prelude function that returns how to convert a table.
     pub kind_of: &'a Function,
-    /// Whether the script has requested RESP3, in which `false` is not null.
+    /// Whether the script has requested RESP3, which distinguishes `false` from null.
     pub has_booleans: bool,
     /// Reply to the client.
     pub reply: &'a mut Reply<'r>,
-    /// Position of the reply at which the script's value begins.
+    /// Position in the reply where the script's value begins.
     pub start: usize,
     /// State that counts the work.
     pub state: &'a State,
@@ -141,7 +141,7 @@ pub struct Writer<'a, 'r> {
 }
 
 impl Writer<'_, '_> {
-    /// Writes a value. For a table, `kind` and `field` are what `kind_of` returned.
+    /// Writes a value. For a table, `kind` and `field` are the results of `kind_of`.
     pub fn write(&mut self, value: &Value, kind: u8, field: &Value) -> mlua::Result<()> {
         self.write_at(value, kind, field, 0)
     }
@@ -238,7 +238,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Writes the elements before the first nil, of which there are `count`.
+    /// Writes the elements before the first nil; `count` is their number.
     fn array(&mut self, table: &Table, count: &Value, depth: usize) -> mlua::Result<()> {
         let count = number_of(Some(count)).unwrap_or(0.0) as usize;
         self.state.work(count)?;
@@ -272,7 +272,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Writes a line. Line breaks in it become blanks.
+    /// Writes a line, with blanks in place of line breaks.
     fn line(&mut self, sigil: u8, text: &[u8]) {
         let out = self.reply.buffer();
         out.push(sigil);
@@ -283,7 +283,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Returns a byte of a line: a blank instead of a line break.
+/// Returns a byte for use in a line, with a blank in place of a line break.
 fn flat(byte: u8) -> u8 {
     if matches!(byte, b'\r' | b'\n') {
         b' '
@@ -292,8 +292,8 @@ fn flat(byte: u8) -> u8 {
     }
 }
 
-/// Returns the whole part of a number. What is beyond 64 bits becomes the smallest number, as C's
-/// conversion does on common processors.
+/// Truncates a number to an integer. A number beyond 64 bits becomes the smallest integer, as in C
+/// on common processors.
 pub fn whole(number: f64) -> i64 {
     integral(number.trunc()).unwrap_or(i64::MIN)
 }

@@ -1,4 +1,4 @@
-//! SHA-1, by which clients name scripts. It is a name here, not a protection.
+//! SHA-1, by which clients identify scripts. It serves as a name, not as protection.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 

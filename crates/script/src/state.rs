@@ -1,4 +1,4 @@
-//! State that the callbacks of one Lua state share.
+//! State shared by the callbacks of one Lua state.
 
 use crate::failure::{raise, raise_table};
 use crate::lend;
@@ -8,19 +8,20 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use wire::{Output, Protocol, Span};
 
-/// Size in bytes of a reply up to which it is converted outside of the memory limit. A conversion
-/// under the limit costs a protected call per value.
+/// Maximum size in bytes of a reply that is converted outside of the memory limit. Converting under
+/// the limit costs a protected call per value.
 const UNLIMITED_BYTES_MAX: usize = 16 << 10;
 
-/// Size of the stack in bytes that a thread which runs scripts must have. Lua's calls of C
-/// functions take up to 2 MB of it, and the recursive functions of the libraries up to a half.
+/// Minimum stack size in bytes of a thread that runs scripts. Lua's calls to C functions take up to
+/// 2 MB of it, and the libraries' recursive functions up to half.
 pub const STACK_BYTES: usize = 16 << 20;
-/// Number of steps that Lua's own matcher of patterns may take in one call: less than a second.
+/// Maximum number of steps that Lua's own pattern matcher may take in one call, which takes less
+/// than a second.
 const STEPS_MAX: f64 = 2e8;
-/// Units of work between two calls of `Host::tick`. A unit is about a byte that is copied.
+/// Units of work between two calls of `Host::tick`. A unit is about one copied byte.
 const TICK_UNITS: usize = 4096;
 
-/// Panic of a command that a script has called, until the script has ended.
+/// Panic of a command called by a script, kept until the script has ended.
 pub type Panic = Box<dyn Any + Send>;
 
 /// Failure of a script.
@@ -28,45 +29,45 @@ pub type Panic = Box<dyn Any + Send>;
 pub struct Failure {
     /// Text of the error reply, without the leading `-`.
     pub text: Vec<u8>,
-    /// Whether the error is a command's, which the host has counted.
+    /// Whether the error came from a command and was counted by the host.
     pub is_counted: bool,
-    /// Source and line, if they are known.
+    /// Source and line, if known.
     pub place: Option<(String, usize)>,
 }
 
-/// State that the callbacks of one Lua state share.
+/// State shared by the callbacks of one Lua state.
 pub struct State {
-    /// Protocol of the replies that commands give to the script.
+    /// Protocol of the replies that the script receives from commands.
     pub protocol: Cell<Protocol>,
-    /// Limit of the state's memory in bytes while a script runs.
+    /// Memory limit of the state in bytes while a script runs.
     pub limit_bytes: Cell<usize>,
-    /// Maximum memory of a running script in bytes.
+    /// Maximum memory in bytes of a running script.
     pub memory_bytes: Cell<usize>,
-    /// Reason why the script must end.
+    /// Reason why the script must end, if it must.
     pub killed: Cell<Option<&'static str>>,
     /// Failure of the running script.
     pub failure: RefCell<Option<Failure>>,
     /// Functions that the library being loaded has registered; `None` while none is loaded.
     pub registered: RefCell<Option<Vec<(Registered, Function)>>>,
-    /// Panic of a command that the running script has called.
+    /// Panic of a command called by the running script.
     pub panic: Cell<Option<Panic>>,
-    /// Whether the buffer of the reply holds one that is not converted yet.
+    /// Whether the output buffer holds a reply that has not been converted yet.
     pub has_reply: Cell<bool>,
-    /// Number of steps that Lua's own matcher of patterns may take in one call.
+    /// Maximum number of steps that Lua's own pattern matcher may take in one call.
     pub steps_max: Cell<f64>,
     /// Address of the stack where the script started.
     pub stack_start: Cell<usize>,
     /// Units of work until the next call of `Host::tick`.
     pub units_left: Cell<usize>,
-    /// Buffer of a command.
+    /// Buffer for a command's arguments.
     pub input: RefCell<Vec<u8>>,
-    /// Arguments in that buffer.
+    /// Spans of the arguments in `input`.
     pub spans: RefCell<Vec<Span>>,
-    /// Buffer of a reply.
+    /// Buffer for a reply.
     pub output: RefCell<Output>,
 }
 
-/// Address of the top of the stack, as nearly as a variable is to it.
+/// Returns the approximate address of the top of the stack: the address of a local variable.
 #[inline(never)]
 fn stack_top() -> usize {
     let variable = 0u8;
@@ -74,7 +75,7 @@ fn stack_top() -> usize {
 }
 
 impl State {
-    /// Creates the state of scripts that may allocate this number of bytes.
+    /// Creates the state for scripts that may allocate this many bytes.
     pub fn new(memory_bytes: usize) -> State {
         State {
             protocol: Cell::new(Protocol::Resp2),
@@ -94,7 +95,7 @@ impl State {
         }
     }
 
-    /// Begins a run.
+    /// Prepares the state for a run.
     pub fn begin(&self) {
         self.killed.set(None);
         self.has_reply.set(false);
@@ -102,8 +103,7 @@ impl State {
         self.units_left.set(TICK_UNITS);
     }
 
-    /// Raises an error if the stack is half full, which a recursive function requests at each
-    /// level.
+    /// Raises an error if the stack is half full. Recursive functions call it at each level.
     pub fn check_stack(&self, lua: &Lua) -> mlua::Result<()> {
         if self.stack_start.get().abs_diff(stack_top()) > STACK_BYTES / 2 {
             return Err(raise(lua, "C stack overflow"));
@@ -111,8 +111,8 @@ impl State {
         Ok(())
     }
 
-    /// Counts work of a function that Lua's own count of instructions does not include. Raises an
-    /// error if the script must end.
+    /// Counts work that Lua's instruction count does not include. Raises an error if the script
+    /// must end.
     #[inline]
     pub fn work(&self, units: usize) -> mlua::Result<()> {
         match self.units_left.get().checked_sub(units) {
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// Requests from the host whether the script must end, and raises an error then.
+    /// Checks with the host whether the script must end, and raises an error if so.
     #[cold]
     pub fn tick(&self) -> mlua::Result<()> {
         self.units_left.set(TICK_UNITS);
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// Converts a small reply without the cost of the memory limit.
+    /// Runs the conversion of a small reply without the cost of the memory limit.
     pub fn unlimited<R>(
         &self,
         lua: &Lua,
@@ -159,7 +159,7 @@ impl State {
     }
 }
 
-/// Purpose of a state.
+/// Purpose of a Lua state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Scripts of EVAL.
@@ -169,7 +169,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Returns the name of chunks, which error messages show.
+    /// Returns the chunk name shown in error messages.
     pub fn chunk_name(self) -> &'static str {
         match self {
             Purpose::Scripts => "@user_script",

@@ -1,5 +1,5 @@
-//! Arguments and texts of scripts, and what the libraries decode. The fuzz target `scripts` is the
-//! larger version of this test.
+//! Fuzz test of script arguments and texts, and of input to the libraries' decoders. The fuzz
+//! target `scripts` is the larger version of this test.
 
 #[expect(
     clippy::disallowed_methods,

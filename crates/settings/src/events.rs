@@ -28,13 +28,13 @@ pub const SUBKEYEVENT: u32 = 1 << 17;
 pub const SUBKEYSPACEITEM: u32 = 1 << 18;
 /// Publish changed elements to `__subkeyspaceevent@<db>__:<event>|<key>` channels.
 pub const SUBKEYSPACEEVENT: u32 = 1 << 19;
-/// All channels on which changed elements are published.
+/// All channel kinds that publish changed elements.
 const SUBKEYS: u32 = SUBKEYSPACE | SUBKEYEVENT | SUBKEYSPACEITEM | SUBKEYSPACEEVENT;
 const CHANNELS: u32 = KEYSPACE | KEYEVENT | SUBKEYS;
 const ALL: u32 =
     GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE;
 
-/// Letters in the order in which CONFIG GET shows them.
+/// Letters in the order used by CONFIG GET.
 const LETTERS: &[(u8, u32)] = &[
     (b'g', GENERIC),
     (b'$', STRING),
@@ -71,7 +71,7 @@ pub fn parse(letters: &[u8]) -> Option<u32> {
     Some(bits)
 }
 
-/// Formats bits as letters; `A` stands for all classes that it includes.
+/// Formats bits as letters, with `A` for all the classes it includes.
 pub fn show(bits: u32) -> String {
     let mut text = String::new();
     let has_all = bits & ALL == ALL;

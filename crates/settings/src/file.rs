@@ -1,8 +1,8 @@
-//! Reader of files in the format of redis.conf.
+//! Reader for files in redis.conf format.
 //!
 //! A line is `name value…`. Quotes protect blanks, a line that begins with `#` is a comment, and
 //! `include` reads other files. This module splits files into directives with their places; `load`
-//! judges them.
+//! validates them.
 
 use crate::files;
 use std::fs::{self, File};
@@ -12,14 +12,14 @@ use wire::glob;
 
 /// Maximum depth of nested includes.
 const INCLUDE_DEPTH_MAX: usize = 8;
-/// Maximum number of files that one start reads, so that includes of whole folders end.
+/// Maximum number of files read per start, so that including whole folders is bounded.
 const FILES_MAX: usize = 1_000;
-/// Maximum size of one file, so that an include of a device ends.
+/// Maximum size of a file, so that including a device is bounded.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// First character of files of some editors, which means nothing in UTF-8.
+/// Byte order mark, which some editors write at the start of a file. It means nothing in UTF-8.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// One setting in a file, in the environment or on the command line.
+/// One setting from a file, the environment or the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directive {
     /// File and line, or the name of the variable or option, for messages.
@@ -31,24 +31,23 @@ pub struct Directive {
 }
 
 impl Directive {
-    /// Returns the words of the value, joined by blanks.
+    /// Returns the words of the value joined by blanks.
     pub fn value(&self) -> String {
         self.words.join(" ")
     }
 }
 
-/// Directives of a file and of the files that it includes, in their order, and what is wrong in
-/// them.
+/// Directives of a file and its includes, in order, and the errors found.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// Directives in the order of the lines.
     pub directives: Vec<Directive>,
-    /// Errors with file and line.
+    /// Errors, each with file and line.
     pub problems: Vec<String>,
     file_count: usize,
 }
 
-/// Reads a file and the files that it includes.
+/// Reads a file and all files that it includes.
 pub fn read(path: &Path) -> Reading {
     let mut reading = Reading::default();
     reading.file(path, &mut Vec::new());
@@ -56,7 +55,7 @@ pub fn read(path: &Path) -> Reading {
 }
 
 impl Reading {
-    /// Reads one file. `open` has the files that include it, the outermost first.
+    /// Reads one file. `open` lists the files that include it, outermost first.
     fn file(&mut self, path: &Path, open: &mut Vec<PathBuf>) {
         self.file_count += 1;
         // A file that a command line names may be a pipe: `mayfly <(printf 'port 0')`.
@@ -89,7 +88,7 @@ impl Reading {
         open.pop();
     }
 
-    /// Reads the files that a line of `path` includes.
+    /// Reads the files included by a line of `path`.
     fn include(
         &mut self,
         path: &Path,
@@ -140,7 +139,7 @@ fn text_in(file: File) -> Result<String, String> {
 }
 
 /// Returns the files whose names match a pattern, in alphabetical order. A pattern without `*`, `?`
-/// and `[` is a file, whether it exists or not.
+/// or `[` is returned as a file, whether or not it exists.
 fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     let is_pattern = |text: &str| text.contains(['*', '?', '[']);
     if !pattern.to_str().is_some_and(is_pattern) {
@@ -170,8 +169,8 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// Returns the names in a folder that match a pattern, in alphabetical order; none if the folder
-/// cannot be read.
+/// Returns the names in a folder that match a pattern, in alphabetical order. Returns none if the
+/// folder cannot be read.
 fn names_in(folder: &Path, pattern: &str) -> impl Iterator<Item = String> + use<> {
     let folder = match folder.as_os_str().is_empty() {
         true => Path::new("."),
@@ -189,8 +188,8 @@ fn names_in(folder: &Path, pattern: &str) -> impl Iterator<Item = String> + use<
 /// Splits a line into words, as Redis does. Returns `None` for an empty line or a comment.
 ///
 /// Blanks separate words. `"…"` may contain blanks, `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH`, which
-/// is one byte; before another character a backslash has no effect. `'…'` may contain blanks and
-/// `\'`. A part in quotes may begin within a word and ends it.
+/// is one byte; a backslash before any other character has no effect. `'…'` may contain blanks and
+/// `\'`. A quoted part may begin within a word, and ends the word.
 pub(super) fn words(line: &str) -> Result<Option<Vec<String>>, String> {
     let mut rest = line.as_bytes().trim_ascii();
     if matches!(rest, [] | [b'#', ..]) {
@@ -205,7 +204,7 @@ pub(super) fn words(line: &str) -> Result<Option<Vec<String>>, String> {
     Ok(Some(words))
 }
 
-/// Returns the word at the beginning of a line and what follows it.
+/// Returns the first word of a line and the rest of the line.
 fn first_word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     let (mut word, mut at) = (Vec::new(), 0);
     while let Some(byte) = line.get(at).filter(|byte| !byte.is_ascii_whitespace()) {
@@ -223,7 +222,7 @@ fn first_word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     Ok((word, &line[at..]))
 }
 
-/// Appends the part in quotes that begins at `at` to a word. Returns the position after it.
+/// Appends to a word the quoted part that begins at `at`. Returns the position after it.
 fn quoted(line: &[u8], mut at: usize, word: &mut Vec<u8>) -> Result<usize, String> {
     let quote = line[at];
     at += 1;
@@ -299,8 +298,8 @@ mod tests {
         assert!(words("a \"b\"c").is_err());
     }
 
-    /// `CONFIG REWRITE` of Redis writes bytes beyond ASCII as `\xHH`. They were read as letters, so
-    /// that a password was another one.
+    /// Regression: `CONFIG REWRITE` of Redis writes non-ASCII bytes as `\xHH`. They were read as
+    /// plain letters, which changed passwords.
     #[test]
     fn quotes_and_escapes_are_those_of_redis() {
         for (text, word) in [
@@ -325,7 +324,7 @@ mod tests {
         }
     }
 
-    /// The pattern of a folder was refused.
+    /// Regression: a pattern in a folder's name was refused.
     #[test]
     fn patterns_of_folders_are_expanded() {
         let folder = Folder::new("folders", &[("main.conf", "include conf.d/*/[ab]*.conf\n")]);
@@ -345,7 +344,7 @@ mod tests {
         assert_eq!(values, ["1", "2", "3"]);
     }
 
-    /// A folder with these files, which is removed at the end of the test.
+    /// A folder with given files, removed at the end of the test.
     struct Folder(PathBuf);
 
     impl Folder {

@@ -1,7 +1,7 @@
-//! Reading of the files that settings name: certificates, users, passwords, included settings.
+//! Reads the files named by settings: certificates, users, passwords and included settings.
 //!
-//! Only regular files are read. A worker reads some of these files, and a named pipe that nobody
-//! writes to would block it, with all its clients.
+//! Only regular files are read. Workers read some of these files, and a named pipe without a writer
+//! would block a worker and all its clients.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Opens a regular file for reading.
 ///
 /// # Errors
-/// The file cannot be opened, or is a folder, a pipe or a device.
+/// The file cannot be opened, or it is a folder, a pipe or a device.
 pub fn open(path: &Path) -> io::Result<File> {
     // Without this flag opening a pipe waits for a writer. It has no effect on regular files.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -25,10 +25,10 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads a regular file of a bounded size.
+/// Reads a regular file with a size limit.
 ///
 /// # Errors
-/// The file cannot be opened or read, is not a regular file, or is too large.
+/// The file cannot be opened or read, it is not a regular file, or it is too large.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     let file = open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();

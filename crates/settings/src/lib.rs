@@ -1,4 +1,4 @@
-//! Settings: their current values, the parsers of their texts, and updates of several at once by
+//! Settings: their current values, parsers for their texts, and updates of several at once by
 //! CONFIG SET.
 //!
 //! `table` defines the settings. `load` reads them from a file, the environment and the command
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 /// Client classes with separate output buffer limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientClass {
-    /// Clients of no other class.
+    /// All other clients.
     Normal,
     /// Replicas that follow this server.
     Replica,
@@ -44,22 +44,22 @@ pub struct OutputLimit {
     pub hard_bytes: u64,
     /// Number of pending bytes at which the client is disconnected after `soft_seconds`.
     pub soft_bytes: u64,
-    /// Seconds that the output may exceed `soft_bytes`.
+    /// Number of seconds that the output may exceed `soft_bytes`.
     pub soft_seconds: u64,
 }
 
-/// Minimum of [`Config::output_max`]. A smaller limit would disconnect a client at the reply to any
-/// command, also the one that could change the limit.
+/// Minimum of [`Config::output_max`]. With a lower limit, the reply to any command would disconnect
+/// the client, including the command that could raise the limit.
 const HARD_BYTES_MIN: u64 = 16 << 10;
 
-/// A line of the configuration that defines a user: its place, and its words.
+/// A configuration line that defines a user: its place and its words.
 pub type UserLine = (String, Vec<String>);
 
 /// Current values of all settings.
 pub struct Config {
-    /// Memory that the container or machine grants this process, in bytes; 0 if it is unknown.
+    /// Memory in bytes that the container or machine grants this process; 0 if unknown.
     memory_limit: AtomicU64,
-    /// New names of commands, by their names; an empty one removes the command.
+    /// Pairs of a command's name and its new name. An empty new name removes the command.
     renames: RwLock<Vec<(String, String)>>,
     numbers: [AtomicI64; COUNT],
     texts: RwLock<Vec<String>>,
@@ -118,8 +118,8 @@ impl Config {
         self.texts.read().expect("the lock is not poisoned")[id as usize].clone()
     }
 
-    /// Returns the path of a file that a setting names; empty if it names none. As in Redis, a
-    /// relative path begins in `dir`.
+    /// Returns the path of the file named by a setting; empty if it names none. As in Redis, a
+    /// relative path is relative to `dir`.
     pub fn path(&self, id: Id) -> String {
         let (path, dir) = (self.text(id), self.text(Id::Dir));
         match path.is_empty() || dir == "." {
@@ -128,8 +128,8 @@ impl Config {
         }
     }
 
-    /// Returns the file from which a server with these settings loads keys: the append-only file or
-    /// the snapshot file.
+    /// Returns the file from which a server with these settings loads its keys: the append-only
+    /// file or the snapshot file.
     pub fn keys_path(&self) -> PathBuf {
         let name = match self.is_on(Id::AppendOnly) {
             true => Path::new(&self.text(Id::AppendDirName)).join(self.text(Id::AppendFileName)),
@@ -147,22 +147,22 @@ impl Config {
         }
     }
 
-    /// Returns the memory that the container or machine grants this process, in bytes.
+    /// Returns the memory in bytes that the container or machine grants this process.
     pub fn memory_limit(&self) -> u64 {
         self.memory_limit.load(Relaxed)
     }
 
-    /// Records the memory that the container or machine grants. Returns whether `maxmemory` has
-    /// changed with it.
+    /// Records the memory granted by the container or machine. Returns whether this changed
+    /// `maxmemory`.
     pub fn set_memory_limit(&self, bytes: u64) -> bool {
         let before = self.memory_limit.swap(bytes, Relaxed);
         before != bytes && self.number(Id::MaxMemory) < 0
     }
 
-    /// Adds a new name for a command, from the two words of `rename-command`.
+    /// Renames a command, given the two words of `rename-command`.
     ///
     /// # Errors
-    /// There are not two words.
+    /// The number of words is not two.
     pub fn rename(&self, words: &str) -> Result<(), String> {
         let (name, new) = words
             .split_once(' ')
@@ -175,7 +175,7 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the commands with new names and these names.
+    /// Returns the renamed commands with their new names.
     pub fn renames(&self) -> Vec<(String, String)> {
         self.renames
             .read()
@@ -193,8 +193,8 @@ impl Config {
         *self.file.write().expect("the lock is not poisoned") = path.to_owned();
     }
 
-    /// Records the current value of a secret that a variable of the environment or a file of its
-    /// own has given.
+    /// Marks the current value of a setting as a secret that came from an environment variable or a
+    /// separate file.
     pub fn mark_outside(&self, id: Id) {
         let value = self.text(id);
         let mut secrets = self
@@ -205,8 +205,8 @@ impl Config {
         secrets.push((id, value));
     }
 
-    /// Whether the current value of a setting is a secret that was given outside of the
-    /// configuration file. CONFIG REWRITE must not write such a value.
+    /// Whether a setting's current value is a secret from outside of the configuration file, which
+    /// CONFIG REWRITE must not write.
     pub fn is_outside(&self, id: Id) -> bool {
         let secrets = self
             .outside_secrets
@@ -247,7 +247,7 @@ impl Config {
         }
     }
 
-    /// Formats the value as CONFIG GET shows it.
+    /// Formats the value like CONFIG GET.
     pub fn show(&self, param: &Param) -> String {
         match param.kind {
             Kind::Bool => if self.is_on(param.id) { "yes" } else { "no" }.to_owned(),
@@ -278,7 +278,7 @@ impl Config {
         .join(" ")
     }
 
-    /// Stores a value that `value::parse` has checked.
+    /// Stores a value that `value::parse` has validated.
     pub fn put(&self, id: Id, value: &Value) {
         match value {
             Value::Number(number) => self.numbers[id as usize].store(*number, Relaxed),
@@ -295,7 +295,8 @@ impl Config {
         }
     }
 
-    /// Parses and stores a value. Used at startup, therefore immutable settings are accepted too.
+    /// Parses and stores a value. Because it is used at startup, it also accepts immutable
+    /// settings.
     ///
     /// # Errors
     /// A message for the user that says what is wrong with the text.
@@ -332,8 +333,8 @@ mod tests {
         }
     }
 
-    /// Redis changes its folder to `dir`, so that a configuration with a relative `aclfile` did not
-    /// start here.
+    /// Regression: Redis changes its working directory to `dir`, so a configuration with a relative
+    /// `aclfile` did not start here.
     #[test]
     fn a_relative_path_begins_in_dir() {
         let config = Config::default();

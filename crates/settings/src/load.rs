@@ -1,7 +1,7 @@
-//! Settings of a start: a file, then the environment, then the command line. A later source takes
-//! precedence, and a directive that is overridden is not judged.
+//! Loads the settings at startup from a file, the environment and the command line, in this order.
+//! Later sources take precedence, and an overridden directive is not validated.
 //!
-//! All errors are reported together. Settings of Redis that have no effect here are accepted and
+//! All errors are reported together. Redis settings that have no effect here are accepted and
 //! listed in one warning.
 
 use super::file::{self, Directive};
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use wire::glob;
 
-/// Prefix of the variables that are settings: `MAYFLY_MAXMEMORY_POLICY` is `maxmemory-policy`.
+/// Prefix of environment variables with settings: `MAYFLY_MAXMEMORY_POLICY` is `maxmemory-policy`.
 pub const VARIABLE_PREFIX: &str = "MAYFLY_";
-/// Directive that gives one command another name.
+/// Directive that renames a command.
 const RENAME: &str = "rename-command";
 /// Directive that defines one user.
 const USER: &str = "user";
-/// Save points of a start with a configuration file in which nothing sets them, as in Redis. A
-/// server that loaded the snapshot file and saved nothing would lose what has changed since.
+/// Save points for a start with a configuration file that sets none, as in Redis. A server that
+/// loaded the snapshot file but never saved it would lose all later changes.
 const SAVE_POINTS: &str = "3600 1 300 100 60 10000";
 /// Variable that names the configuration file.
 pub const FILE_VARIABLE: &str = "MAYFLY_CONFIG";
@@ -31,16 +31,16 @@ pub const FILE_VARIABLE: &str = "MAYFLY_CONFIG";
 pub struct Sources<'a> {
     /// Configuration file.
     pub file: Option<&'a Path>,
-    /// Variables of the environment. Those without the prefix are skipped.
+    /// Environment variables. Variables without the prefix are skipped.
     pub environment: Vec<(String, String)>,
-    /// Names and values on the command line.
+    /// Names and values from the command line.
     pub command_line: Vec<(&'a str, &'a str)>,
 }
 
 /// Result of loading.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Errors that prevent a start, with their places.
+    /// Errors that prevent the start, each with its place.
     pub problems: Vec<String>,
     /// Messages for the log.
     pub warnings: Vec<String>,
@@ -112,8 +112,8 @@ pub fn load(config: &Config, sources: &Sources<'_>) -> Outcome {
     outcome
 }
 
-/// Sets the save points of Redis for a configuration file, unless a directive sets save points or
-/// the engine has no snapshots. Returns whether it has set them.
+/// Sets Redis's default save points for a configuration file, unless a directive sets save points
+/// or the engine has no snapshots. Returns whether it has set them.
 pub(super) fn add_save_points(config: &Config, directives: &[Directive]) -> bool {
     let param = &TABLE[Id::Save as usize];
     let has_own = directives.iter().any(|one| is_same(&one.name, param.name));
@@ -124,9 +124,10 @@ pub(super) fn add_save_points(config: &Config, directives: &[Directive]) -> bool
     is_wanted
 }
 
-/// Describes what is wrong in the number of a setting's values. A file without a value would set an
-/// empty password, and one whose password contains a blank, as quotes are missing, another one. A
-/// value of the command line is one argument. As in Redis, save points may be none.
+/// Describes the error if a setting has the wrong number of values. Without this check, a password
+/// line without a value would set an empty password, and an unquoted password with a blank would
+/// set a different one. A value on the command line is a single argument. As in Redis, the list of
+/// save points may be empty.
 fn wrong_count(directive: &Directive) -> Option<String> {
     let param = find(&directive.name)?;
     let is_secret = param.kind == Kind::Secret && !directive.place.starts_with("--");
@@ -167,7 +168,7 @@ pub fn set(config: &Config, name: &str, value: &str) -> Result<Option<&'static s
     Err(format!("unknown setting '{name}'{separator}{similar}"))
 }
 
-/// Returns the value of a setting after a line: lines of save points add up until an empty one.
+/// Returns the value of a setting after a line. Lines of save points accumulate until an empty one.
 fn joined<'v>(config: &Config, param: &Param, value: &'v str) -> Cow<'v, str> {
     match (param.kind, config.show(param)) {
         (Kind::SavePoints, before) if !before.is_empty() && !matches!(value, "" | "\"\"") => {
@@ -177,8 +178,7 @@ fn joined<'v>(config: &Config, param: &Param, value: &'v str) -> Cow<'v, str> {
     }
 }
 
-/// Returns the reason for which a setting of the table has no effect; its description begins with
-/// it.
+/// Returns the reason why a setting in the table has no effect. Its description begins with it.
 fn without_effect(param: &Param) -> Option<&'static str> {
     let reason = param.help.strip_prefix("Without effect")?;
     Some(
@@ -194,7 +194,7 @@ pub fn is_known(name: &str) -> bool {
     find(name).is_some() || [RENAME, USER].contains(&name) || is_refused || ignored(name).is_some()
 }
 
-/// Returns the reason for which a setting of Redis has no effect here, so that every value is
+/// Returns the reason why a Redis setting has no effect here, in which case every value is
 /// accepted.
 pub fn ignored(name: &str) -> Option<&'static str> {
     if find(name).is_some() {
@@ -209,8 +209,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     glob::matches(pattern.as_bytes(), name.as_bytes(), true)
 }
 
-/// Whether two names denote the same setting, one of them perhaps by its alias. Directives that
-/// may be repeated add to each other, so that none overrides another.
+/// Whether two names, one of which may be an alias, denote the same setting. Directives that may be
+/// repeated accumulate, so none of them overrides another.
 fn is_same(one: &str, other: &str) -> bool {
     if [RENAME, USER].contains(&one) {
         return false;
@@ -219,9 +219,9 @@ fn is_same(one: &str, other: &str) -> bool {
     name(one) == name(other)
 }
 
-/// Returns the settings among the variables. A variable that is not one is a warning and not an
-/// error, because orchestrators define variables by the name of a service: Kubernetes sets
-/// `MAYFLY_PORT=tcp://…` and `MAYFLY_SERVICE_HOST` beside a service called mayfly.
+/// Returns the settings among the environment variables. An unknown variable causes a warning
+/// instead of an error, because orchestrators define variables named after services: Kubernetes
+/// sets `MAYFLY_PORT=tcp://…` and `MAYFLY_SERVICE_HOST` next to a service called mayfly.
 fn variables(environment: &[(String, String)], warnings: &mut Vec<String>) -> Vec<Directive> {
     let mut directives = Vec::new();
     for (variable, value) in environment {
@@ -354,8 +354,8 @@ mod tests {
         );
     }
 
-    /// A line with the name alone removed the password, and of a password with a blank that stood
-    /// without quotes nothing was said.
+    /// Regression: a line with only the name removed the password, and an unquoted password with a
+    /// blank was accepted without an error.
     #[test]
     fn a_secret_in_a_file_is_one_word() {
         let path = std::env::temp_dir().join(format!("mayfly-secret-{}.conf", std::process::id()));
@@ -384,8 +384,8 @@ mod tests {
         let _ = std::fs::remove_file(&path);
     }
 
-    /// A configuration of Redis without save points, such as Debian's, loaded the snapshot file and
-    /// never wrote it.
+    /// Regression: a Redis configuration without save points, such as Debian's, loaded the snapshot
+    /// file but never wrote it.
     #[test]
     fn a_file_without_save_points_has_those_of_redis() {
         let path = std::env::temp_dir().join(format!("mayfly-points-{}.conf", std::process::id()));

@@ -1,9 +1,9 @@
 //! Save points: `save seconds changes …`.
 
-/// A snapshot is begun after this many seconds if there were at least this many changes.
+/// A snapshot begins after this many seconds if there were at least this many changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavePoint {
-    /// Minimum time since the last snapshot in seconds.
+    /// Minimum number of seconds since the last snapshot.
     pub seconds: u64,
     /// Minimum number of changes since the last snapshot.
     pub changes: u64,
@@ -13,7 +13,7 @@ impl SavePoint {
     /// Parses the value of the setting `save`: pairs of seconds and changes, or nothing.
     ///
     /// # Errors
-    /// A message for the user.
+    /// Returns a message for the user.
     pub fn parse_all(text: &str) -> Result<Vec<SavePoint>, String> {
         let wrong = || "Invalid save parameters".to_owned();
         let numbers: Option<Vec<u64>> = text

@@ -1,4 +1,4 @@
-//! Facts about this process and machine that the operating system reports.
+//! Facts about this process and machine, as reported by the operating system.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 static ALLOCATOR: OnceLock<&str> = OnceLock::new();
 
-/// Sets the name of the memory allocator for INFO. The binary calls it once, because it chooses the
-/// allocator.
+/// Sets the name of the memory allocator for INFO. The binary chooses the allocator, so it calls
+/// this once.
 pub fn set_allocator(name: &'static str) {
     let _ = ALLOCATOR.set(name);
 }
@@ -17,17 +17,17 @@ pub fn allocator() -> &'static str {
     ALLOCATOR.get().copied().unwrap_or("libc")
 }
 
-/// Returns the resident memory of the process in bytes, or 0 if it is unknown.
+/// Returns the resident memory of the process in bytes, or 0 if unknown.
 pub fn resident_bytes() -> u64 {
     status_bytes("VmRSS:")
 }
 
-/// Returns the number of bytes of the process that are in swap, or 0 if it is unknown.
+/// Returns the number of the process's bytes in swap, or 0 if unknown.
 pub fn swapped_bytes() -> u64 {
     status_bytes("VmSwap:")
 }
 
-/// Returns a size from the status of the process.
+/// Returns a size from the process's status file.
 fn status_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -35,8 +35,8 @@ fn status_bytes(name: &str) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Returns the time in nanoseconds that all present threads have used a core, and the time that
-/// they have waited for one; 0 if it is unknown.
+/// Returns the time in nanoseconds for which all current threads have used a core, and the time for
+/// which they have waited for one; 0 if unknown.
 pub fn thread_nanos() -> (u64, u64) {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
     let read = |thread: std::io::Result<fs::DirEntry>| {
@@ -49,7 +49,7 @@ pub fn thread_nanos() -> (u64, u64) {
         .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
-/// Returns the machine's memory in bytes, or 0 if it is unknown.
+/// Returns the machine's memory in bytes, or 0 if unknown.
 pub fn machine_bytes() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = meminfo
@@ -59,8 +59,8 @@ pub fn machine_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Returns the memory that this process may use: the least limit of its control groups, or the
-/// machine's memory if that is less or there is none. 0 if it is unknown.
+/// Returns the memory that this process may use: the lowest limit of its control groups, or the
+/// machine's memory if that is lower or there is no limit. Returns 0 if unknown.
 pub fn memory_limit() -> u64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let read = |path: &Path| fs::read_to_string(path).ok();
@@ -72,8 +72,8 @@ pub fn memory_limit() -> u64 {
     }
 }
 
-/// Returns the least `memory.max` of a control group of version 2 and of those above it. `groups`
-/// is the text of `/proc/self/cgroup`, in which a line that begins with `0::` names the group.
+/// Returns the lowest `memory.max` of a version 2 control group and its ancestors. `groups` is the
+/// text of `/proc/self/cgroup`, where a line that begins with `0::` names the group.
 fn group_limit(groups: &str, root: &Path, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let name = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let group = root.join(name);
@@ -86,12 +86,12 @@ fn group_limit(groups: &str, root: &Path, read: impl Fn(&Path) -> Option<String>
         .min()
 }
 
-/// Returns the CPU time of the process in user and in system mode in seconds; 0 if it is unknown.
+/// Returns the CPU time of the process in user and in system mode, in seconds; 0 if unknown.
 pub fn cpu_seconds() -> (f64, f64) {
     cpu_seconds_in("/proc/self/stat")
 }
 
-/// Returns the same of one thread of the process.
+/// Returns the CPU time of one of the process's threads, like [`cpu_seconds`].
 pub fn thread_cpu_seconds(thread: i32) -> (f64, f64) {
     cpu_seconds_in(&format!("/proc/self/task/{thread}/stat"))
 }

@@ -4,12 +4,13 @@ use policy::parts::chance::Chance;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// Returns random bits of the operating system, obtained through the standard library's hash keys.
+/// Returns random bits from the operating system, obtained through the standard library's hash
+/// keys.
 pub fn chance(salt: u64) -> u64 {
     RandomState::new().hash_one(salt)
 }
 
-/// A generator of random numbers for one command, seeded by the operating system.
+/// Random number generator for one command, seeded by the operating system.
 #[derive(Debug)]
 pub struct Random(Chance);
 
@@ -36,7 +37,7 @@ impl Random {
         self.0.below(end as u64) as usize
     }
 
-    /// Returns up to `count` distinct random numbers below `end`; every set of them has the same
+    /// Returns up to `count` distinct random numbers below `end`. Every set of numbers has the same
     /// probability. Floyd's algorithm (Bentley, Floyd: Programming pearls, a sample of brilliance,
     /// 1987).
     pub fn distinct(&mut self, count: usize, end: usize) -> Vec<usize> {

@@ -1,11 +1,10 @@
-//! CONFIG REWRITE: writes the current settings into the configuration file, so that the file alone
-//! gives them at the next start.
+//! CONFIG REWRITE: writes the current settings to the configuration file, so that the next start
+//! gets them from the file alone.
 //!
-//! Only lines of settings whose value differs from the file's are replaced. Comments, the order and
-//! all other lines are kept. A setting without a line, or with its last line in an included file,
-//! is appended. A secret that a variable of the environment or a file of its own has given is not
-//! written.
-//! Lines of users are treated alike, by the users' names.
+//! Only lines whose setting's value differs from the file are replaced. Comments, the order and all
+//! other lines stay. A setting that has no line, or whose last line is in an included file, is
+//! appended. A secret that came from an environment variable or a separate file is not written.
+//! Lines of users are handled the same way, by user name.
 
 use super::file::{self, Reading};
 use super::{Config, Kind, Param, TABLE, find, load};
@@ -18,12 +17,12 @@ const MARK: &str = "# Written by CONFIG REWRITE";
 /// Directive that defines one user.
 const USER: &str = "user";
 
-/// A user whose line has to change: the name, and the words of the new line, which are none if the
-/// user does not exist any more.
+/// A user whose line must change: the name and the words of the new line, or `None` if the user no
+/// longer exists.
 pub type UserChange = (String, Option<Vec<String>>);
 
-/// Writes the current settings into the file that the server was started with. `changed_users`
-/// compares the users with those of the file, which it gets as the words after `user`.
+/// Writes the current settings to the file that the server was started with. `changed_users`
+/// receives the file's users, as the words after `user`, and compares them with the current users.
 ///
 /// # Errors
 /// The file cannot be read or replaced, or the users cannot be written.
@@ -61,7 +60,8 @@ pub fn rewrite(
     replace(path, text.as_bytes()).map_err(|error| error.to_string())
 }
 
-/// Returns the text of the file with the settings of `after`. `before` has those of the text.
+/// Returns the file's text with the settings of `after`; `before` contains the settings of the
+/// text.
 fn updated(text: &str, place: &str, reading: &Reading, before: &Config, after: &Config) -> String {
     let mut lines: Vec<Option<String>> = text.lines().map(|line| Some(line.to_owned())).collect();
     let mut appended = Vec::new();
@@ -101,7 +101,7 @@ fn updated(text: &str, place: &str, reading: &Reading, before: &Config, after: &
     lines.join("\n") + "\n"
 }
 
-/// Returns a text with the lines of changed users.
+/// Returns a text in which the lines of changed users are replaced.
 fn with_users(text: &str, mut changes: Vec<UserChange>) -> String {
     if changes.is_empty() {
         return text.to_owned();
@@ -131,7 +131,7 @@ fn with_users(text: &str, mut changes: Vec<UserChange>) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns a word as it stands in a file, in quotes if they are needed.
+/// Returns a word as written in a file, in quotes if needed.
 fn written_word(word: &str) -> String {
     let is_special = |letter: char| letter.is_ascii_whitespace() || letter.is_control();
     match word.is_empty() || word.contains(['"', '\'']) || word.contains(is_special) {
@@ -140,7 +140,7 @@ fn written_word(word: &str) -> String {
     }
 }
 
-/// Returns a value as it stands in a file, in quotes if they are needed.
+/// Returns a value as written in a file, in quotes if needed.
 fn written(param: &Param, value: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\');
     let words: Vec<&str> = value.split(' ').collect();
@@ -234,8 +234,8 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
     }
 
-    /// Writes the files, changes settings by `change`, rewrites, and returns the text and the
-    /// settings that it gives.
+    /// Writes the files, changes settings with `change`, rewrites, and returns the text and the
+    /// settings read back from it.
     fn rewritten(
         name: &str,
         text: &str,
@@ -264,7 +264,8 @@ mod tests {
         (text, again)
     }
 
-    /// The first own line was replaced, and the include after it gave the old value again.
+    /// Regression: the first of the file's own lines was replaced, and the include after it
+    /// restored the old value.
     #[test]
     fn the_last_own_line_of_a_setting_takes_the_value() {
         let text = "maxclients 500\ninclude more.conf\n# end\nmaxclients 800\n";
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(again.text(Id::Save), "");
     }
 
-    /// A password from the environment was written into the configuration file.
+    /// Regression: a password from the environment was written to the configuration file.
     #[test]
     fn a_secret_from_outside_is_not_written_until_it_is_changed() {
         let given = [("MAYFLY_REQUIREPASS", "outside")];

@@ -1,12 +1,12 @@
-//! The table of settings. The config file, the command line, CONFIG GET and SET, the docs and the
-//! tests read it.
+//! The table of settings, which the config file, the command line, CONFIG GET and SET, the docs and
+//! the tests all use.
 
 use super::words::{
     CERTIFICATE_USERS, CHANNELS, CLIENT_AUTHENTICATION, DEBUG_ACCESS, ENGINES, EVICTIONS,
     HASH_FORMATS, LOG_FORMATS, LOG_LEVELS, SANITIZE, SUPERVISORS, SYNCS,
 };
 
-/// Type of a setting: how its text is parsed, checked and shown.
+/// Type of a setting, which determines how its text is parsed, validated and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `yes` or `no`.
@@ -15,20 +15,20 @@ pub enum Kind {
     Int(i64, i64),
     /// A number of bytes between two bounds, inclusive, with an optional unit.
     Bytes(i64, i64),
-    /// A number of bytes with an optional unit, or a percentage such as `5%`, which is stored as a
-    /// negative number.
+    /// A number of bytes with an optional unit, or a percentage such as `5%`, stored as a negative
+    /// number.
     BytesOrPercent,
-    /// One of these words; stored as its index.
+    /// One of these words, stored as its index.
     Choice(&'static [&'static str]),
-    /// Permissions of a file as an octal number.
+    /// File permissions as an octal number.
     Permissions,
     /// Any text.
     Text,
-    /// Any text; never logged.
+    /// Any text. It is never logged.
     Secret,
-    /// An address and a port, a port of this machine only, or nothing.
+    /// An address and a port, a port on this machine only, or nothing.
     Address,
-    /// The name of a file, without a folder.
+    /// A file name without a folder.
     FileName,
     /// Pairs of seconds and changes, or nothing.
     SavePoints,
@@ -42,8 +42,7 @@ pub enum Kind {
     OutputLimits,
     /// Numbers between 0 and 100, separated by blanks.
     Percentiles,
-    /// A setting of Redis for which this server supports only these values; the first is the
-    /// default.
+    /// A Redis setting of which this server supports only these values; the first is the default.
     Fixed(&'static [&'static str]),
 }
 
@@ -62,7 +61,7 @@ pub struct Param {
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub is_mutable: bool,
-    /// Description for the docs, one line.
+    /// One-line description for the docs.
     pub help: &'static str,
 }
 
@@ -243,8 +242,8 @@ settings! {
 /// Number of settings.
 pub const COUNT: usize = TABLE.len();
 
-/// Settings of Redis that have no effect here, as patterns with the reason. They are accepted
-/// whatever their value, because nothing that a client can observe depends on them.
+/// Redis settings that have no effect here, as patterns with the reason. Any value is accepted,
+/// because nothing that a client can observe depends on it.
 pub const IGNORED: &[(&[&str], &str)] = &[
     (
         &["always-show-logo", "set-proc-title", "proc-title-template"],
@@ -324,7 +323,7 @@ pub const IGNORED: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Settings of Redis that cannot be ignored safely, with the reason for which they are refused.
+/// Redis settings that cannot be ignored safely, with the reason why they are refused.
 pub const REFUSED: &[(&str, &str)] = &[
     (
         "tls-*",

@@ -1,12 +1,12 @@
-//! Temporary files of snapshots, users and settings: their names, their permissions, and the
-//! removal of those that a crash has left. The snapshot of a restart has another name when it is
-//! complete, because it may be the only copy of the keys.
+//! Temporary files for snapshots, users and settings: their names, their permissions, and the
+//! removal of files left behind by a crash. A completed snapshot for a restart has another name,
+//! because it may be the only copy of the keys.
 //!
-//! Several servers may use one folder, also in containers, where all have the same process id.
-//! Therefore the name has 64 random bits, and a file of this name is never opened if it exists: it
-//! could be another server's, or a link. The file is locked (`flock`) while it is written, so that
-//! a server that starts removes only files that no server writes. A file system without locks keeps
-//! them.
+//! Several servers may share a folder, even from containers, where all may have the same process
+//! id. The name therefore has 64 random bits, and an existing file of that name is never opened: it
+//! could be another server's file or a link. The file is locked (`flock`) while it is written, so
+//! that a starting server removes only files that no server is writing. On a file system without
+//! locks, it removes none.
 //!
 //! Only the owner may read the file, because it contains all keys and values. The complete file
 //! gets the permissions of the file that it replaces.
@@ -20,28 +20,27 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "temp-mayfly-";
-/// Start of the name of a restart's snapshot that is complete.
+/// Prefix of the name of a completed restart snapshot.
 const RESTART_PREFIX: &str = "restart-mayfly-";
 const SUFFIX: &str = ".rdb";
-/// Length of the random part of a name, which is a hexadecimal number.
+/// Length of a name's random part, a hexadecimal number.
 const RANDOM_LEN: usize = 16;
 /// Permissions of a new file.
 pub const OWNER_ONLY: u32 = 0o600;
-/// Bits of permissions that a new file gets from the one that it replaces.
+/// Permission bits that a new file takes over from the file it replaces.
 const PERMISSION_BITS: u32 = 0o777;
-/// Maximum number of attempts to find a name that is not used.
+/// Maximum number of attempts to find an unused name.
 const ATTEMPTS_MAX: u64 = 8;
 
-/// Returns the name of a temporary file with these random hexadecimal digits, of which the first
-/// are used.
+/// Returns the name of a temporary file with the first of these random hexadecimal digits.
 pub fn name(random: &str) -> String {
     format!("{PREFIX}{:.RANDOM_LEN$}{SUFFIX}", random)
 }
 
-/// Creates and locks a file of a new name in a folder.
+/// Creates and locks a file with a new name in a folder.
 ///
 /// # Errors
-/// An error of the file system.
+/// The file system returned an error.
 pub fn create(folder: &Path) -> io::Result<(PathBuf, File)> {
     let mut last = ErrorKind::AlreadyExists.into();
     for attempt in 0..ATTEMPTS_MAX {
@@ -56,7 +55,7 @@ pub fn create(folder: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 /// Creates and locks a file. A server that starts at the same moment may remove it before it is
-/// locked; then the error is the same as for a name that is used.
+/// locked; the error is then the same as for a name in use.
 fn create_at(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options
@@ -86,10 +85,10 @@ fn try_lock(file: &File) -> Lock {
     }
 }
 
-/// Gives a new file the permissions of the file at `path` that it replaces, if there is one.
+/// Gives a new file the permissions of the file at `path` that it replaces, if any.
 ///
 /// # Errors
-/// An error of the file system.
+/// The file system returned an error.
 pub fn copy_permissions(path: &Path, file: &File) -> io::Result<()> {
     let mode = match fs::symlink_metadata(path) {
         Ok(replaced) if replaced.is_file() => replaced.permissions().mode() & PERMISSION_BITS,
@@ -98,11 +97,11 @@ pub fn copy_permissions(path: &Path, file: &File) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-/// Replaces a file by one with this text in one step, so that a crash leaves the old or the new
-/// one. The permissions stay; a new file can be read by its owner only.
+/// Atomically replaces a file by one with this text, so that a crash leaves either the old or the
+/// new file. Permissions are kept; a new file can be read by its owner only.
 ///
 /// # Errors
-/// An error of the file system. The old file is as it was.
+/// The file system returned an error. The old file is unchanged.
 pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -121,8 +120,7 @@ pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes the files of a folder that servers have left when they ended without warning. Returns
-/// their number.
+/// Removes the files in a folder that servers left behind when they crashed. Returns their number.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -137,11 +135,11 @@ pub fn remove_stale(folder: &Path) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Gives a complete file that [`create`] has made a name that [`remove_stale`] does not remove.
-/// Returns its absolute path, which the next process opens.
+/// Renames a complete file from [`create`] so that [`remove_stale`] does not remove it. Returns its
+/// absolute path, which the next process opens.
 ///
 /// # Errors
-/// An error of the file system.
+/// The file system returned an error.
 pub fn keep_for_restart(path: &Path) -> io::Result<PathBuf> {
     let random = random_of(path, PREFIX).unwrap_or_default();
     let kept = path.with_file_name(format!("{RESTART_PREFIX}{random}{SUFFIX}"));
@@ -150,7 +148,7 @@ pub fn keep_for_restart(path: &Path) -> io::Result<PathBuf> {
     Ok(kept)
 }
 
-/// Returns the snapshots of restarts in a folder. Nothing has loaded them.
+/// Returns the restart snapshots in a folder, which no process has loaded.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -165,12 +163,12 @@ pub fn of_restarts(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Whether a path ends in a name that [`create`] makes.
+/// Whether a path ends in a name that [`create`] could have chosen.
 fn is_temporary(path: &Path) -> bool {
     random_of(path, PREFIX).is_some()
 }
 
-/// Returns the random part of a file's name that begins with a prefix.
+/// Returns the random part of a file name that begins with a prefix.
 fn random_of<'p>(path: &'p Path, prefix: &str) -> Option<&'p str> {
     let name = path.file_name().and_then(|name| name.to_str())?;
     let random = name.strip_prefix(prefix)?.strip_suffix(SUFFIX)?;
@@ -184,10 +182,10 @@ fn is_unlocked_file(path: &Path) -> bool {
     is_file && File::open(path).is_ok_and(|file| try_lock(&file) == Lock::Own)
 }
 
-/// Checks that files can be created in a folder, by creating one and removing it.
+/// Checks that files can be created in a folder by creating and removing one.
 ///
 /// # Errors
-/// An error of the file system.
+/// The file system returned an error.
 pub fn check_folder(folder: &Path) -> io::Result<()> {
     let (path, _) = create(folder)?;
     fs::remove_file(path)
@@ -198,7 +196,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A folder of its own for a test, which is removed at the end.
+    /// A test's own folder, removed at the end of the test.
     struct Folder(PathBuf);
 
     impl Folder {

@@ -1,4 +1,4 @@
-//! Parsers from a setting's text to its value.
+//! Parsers from setting texts to values.
 
 use super::table::Kind;
 use crate::points::SavePoint;
@@ -6,11 +6,11 @@ use policy::names::is_same;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use store::{Keyspace, PolicyChoice};
 
-/// Error for a text that is neither bytes nor a share.
+/// Error for a text that is neither a number of bytes nor a percentage.
 const BYTES_OR_PERCENT: &str =
     "argument must be a memory or percent value such as 104857600, 100mb or 80%";
 
-/// Maximum length of a password in bytes. It bounds the time of one AUTH.
+/// Maximum length of a password in bytes, which bounds the time taken by AUTH.
 pub const PASSWORD_BYTES_MAX: usize = 4096;
 
 /// A checked value.
@@ -20,14 +20,14 @@ pub enum Value {
     Number(i64),
     /// A text.
     Text(String),
-    /// For each named class its index and its hard bytes, soft bytes and seconds.
+    /// For each named class, its index, hard bytes, soft bytes and seconds.
     OutputLimits(Vec<(usize, [i64; 3])>),
 }
 
 /// Parses and checks the text of a setting.
 ///
 /// # Errors
-/// A message that says what is wrong, with Redis's wording where Redis has one.
+/// Returns a message that says what is wrong, in Redis's words where Redis has such an error.
 pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     match kind {
         Kind::Bool => match text.to_ascii_lowercase().as_str() {
@@ -97,7 +97,8 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     }
 }
 
-/// Checks the name of a file in `dir`. A manifest has a line for each file.
+/// Checks the name of a file in `dir`. Each file is a single line in a manifest, so line breaks are
+/// refused.
 fn file_name(text: &str) -> Result<(), String> {
     if text.is_empty() || text.contains('/') {
         return Err("the file name can't be a path, just a filename".into());
@@ -112,7 +113,7 @@ fn file_name(text: &str) -> Result<(), String> {
 /// `9379` for this machine only. Returns `None` for an empty text.
 ///
 /// # Errors
-/// A message that says what is expected.
+/// Returns a message that says what was expected.
 pub fn address(text: &str) -> Result<Option<SocketAddr>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -174,7 +175,7 @@ fn index(text: &str) -> Result<Value, String> {
 /// Parses numbers between 0 and 100, separated by blanks.
 ///
 /// # Errors
-/// A word is not a number or out of range.
+/// A word is not a number or is out of range.
 pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     text.split_ascii_whitespace()
         .map(|word| match word.parse::<f64>() {
@@ -189,7 +190,7 @@ pub fn bytes(text: &str) -> Option<i64> {
     i64::try_from(units::bytes(text).ok()?).ok()
 }
 
-/// Formats a number of bytes as INFO shows it: `1.50M`.
+/// Formats a number of bytes like INFO: `1.50M`.
 pub fn bytes_for_people(bytes: u64) -> String {
     let number = bytes as f64;
     for (unit, letter) in [

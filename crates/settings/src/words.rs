@@ -1,4 +1,4 @@
-//! Words that settings accept, in the order of the numbers that stand for them.
+//! Words that settings accept, in the order of the numbers that represent them.
 
 /// Log levels, the most verbose first.
 pub const LOG_LEVELS: &[&str] = &["debug", "verbose", "notice", "warning", "nothing"];
@@ -18,7 +18,7 @@ pub const EVICTIONS: &[&str] = &[
     "rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "gl-cache", "none",
 ];
 
-/// Words of `dump-hash-ttl-format`: the servers that can read the hashes with element deadlines.
+/// Words of `dump-hash-ttl-format`: the servers that can read hashes with element deadlines.
 pub const HASH_FORMATS: &[&str] = &["redis", "valkey"];
 
 /// Words of `sanitize-dump-payload`.
@@ -43,7 +43,7 @@ pub const NO_AUTHENTICATION: i64 = 0;
 /// Index of `optional` in [`CLIENT_AUTHENTICATION`].
 pub const OPTIONAL_AUTHENTICATION: i64 = 2;
 
-/// Words of `tls-auth-clients-user`: the part of a certificate that names the user.
+/// Words of `tls-auth-clients-user`: the part of a certificate that contains the user name.
 pub const CERTIFICATE_USERS: &[&str] = &["off", "CN", "SAN"];
 /// Index in [`CERTIFICATE_USERS`] of the common name.
 pub const USER_BY_COMMON_NAME: i64 = 1;

@@ -1,4 +1,4 @@
-//! The segment engine's report about itself.
+//! Facts about the segment engine for INFO and `stats`.
 
 use super::Segments;
 use crate::Facts;
@@ -8,7 +8,7 @@ use settings::{Config, Id, bytes_for_people};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use store::{Counters, DbFacts, MemoryFacts, Tick};
 
-/// Segments per thread below which a warning is logged.
+/// Number of segments per thread below which a warning is logged.
 const FEW_SEGMENTS: u64 = 32;
 
 impl Segments {

@@ -1,5 +1,5 @@
-//! The file that holds the segments of the engine (`segment-file`), so that a restart continues
-//! with them.
+//! The file that holds the engine's segments (`segment-file`), so that a restart continues with
+//! them.
 //!
 //! ```text
 //! byte 0      header: 10 words, the lowest byte first
@@ -10,17 +10,18 @@
 //! then        segments, from a page on, up to the end
 //! state       0 while an engine uses the file, 1 when it is complete
 //! ```
-//! The segments are mapped, so that what the engine writes is in the file at once. What it needs
-//! beside them is written at a stop. A process that ends otherwise leaves the state 0: its segments
-//! contain values that were deleted or replaced, and nothing says which. Then the engine starts
-//! empty, which is logged, as after a change of the sizes or damage.
+//! The segments are memory-mapped, so that everything the engine writes is in the file at once. Its
+//! other state is written when the server stops. If the process ends in any other way, the file
+//! stays in state 0: its segments contain values that were deleted or replaced, with nothing to
+//! identify them. The engine then starts empty and logs it, as it does after a change of the sizes
+//! or after damage.
 //!
-//! At a stop everything is on the disk before the state becomes 1, and a start writes the state 0
-//! to the disk before the engine changes anything, so that a crash of the machine cannot leave old
-//! segments in a file that is complete. In a file system in memory both cost nothing.
+//! At a stop, everything is synced to disk before the state becomes 1. A start syncs state 0 to
+//! disk before the engine changes anything. A machine crash therefore cannot leave old segments in
+//! a file that is marked as complete. In an in-memory file system, both cost nothing.
 //!
-//! The file is locked (`flock`) while it is used. Its blocks are reserved at the start, because a
-//! mapped file whose disk is full ends the process.
+//! The file is locked (`flock`) while it is in use. Its blocks are reserved at startup, because a
+//! full disk under a mapped file would kill the process.
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 use rustix::io::Errno;
@@ -35,7 +36,7 @@ const MARK: u64 = u64::from_le_bytes(*b"MAYFLYSG");
 const VERSION: u64 = 1;
 const IN_USE: u64 = 0;
 const COMPLETE: u64 = 1;
-/// Bytes of a page, to which all parts are aligned.
+/// Page size in bytes, to which all parts are aligned.
 const PAGE: u64 = 4096;
 const WORD: usize = size_of::<u64>();
 /// Number of words of the header, without its checksum.
@@ -43,19 +44,19 @@ const HEADER_WORDS: usize = 9;
 /// Permissions of a new file, which contains all keys and values.
 const OWNER_ONLY: u32 = 0o600;
 
-/// What a file contained when it was opened.
+/// Contents of a file when it was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing: it is new.
+    /// Nothing, because the file is new.
     Nothing,
     /// Segments of the same sizes.
     Segments {
-        /// Secret of the hash of keys.
+        /// Hash secret.
         hash_key: [u64; 2],
-        /// What the engine has saved.
+        /// State saved by the engine.
         saved: Vec<u64>,
     },
-    /// Something that is not used. The text says why.
+    /// Contents that cannot be used. The text says why.
     Unusable(String),
 }
 
@@ -81,8 +82,8 @@ impl SegmentFile {
     /// Opens and locks a file, or creates it, and reserves its blocks.
     ///
     /// # Errors
-    /// Another process uses the file, it is something else, or the file system refuses it. The
-    /// message is meant for users.
+    /// Another process uses the file, it is not a segment file, or the file system returns an
+    /// error. The message is meant for users.
     pub fn open(
         path: &Path,
         sizes: FileSizes,
@@ -123,7 +124,7 @@ impl SegmentFile {
         Ok((opened, found))
     }
 
-    /// Returns the number of the first byte of the segments.
+    /// Returns the offset of the first segment in bytes.
     pub fn segments_at(&self) -> u64 {
         PAGE + (self.sizes.saved_words_max * WORD as u64).next_multiple_of(PAGE)
     }
@@ -132,18 +133,18 @@ impl SegmentFile {
         self.segments_at() + self.sizes.segments_bytes
     }
 
-    /// Returns the file, to be mapped.
+    /// Returns the file for mapping.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives the file its length and its blocks.
+    /// Sets the file's length and reserves its blocks.
     fn reserve(&self) -> io::Result<()> {
         fallocate(&self.file, FallocateFlags::empty(), 0, self.len())?;
         self.file.set_len(self.len())
     }
 
-    /// Reads what an engine has left in a file of this length.
+    /// Reads the state that an engine left in a file of this length.
     fn read(&self, len: u64) -> Result<Found, String> {
         let unusable = |why: &str| Ok(Found::Unusable(why.to_owned()));
         let mut bytes = [0; (HEADER_WORDS + 1) * WORD];
@@ -200,19 +201,20 @@ impl SegmentFile {
         self.file.sync_data()
     }
 
-    /// Declares that an engine with this secret uses the file, before it changes anything.
+    /// Marks the file as being in use by an engine with this secret, before the engine changes
+    /// anything.
     ///
     /// # Errors
-    /// An error of the file system. The message is meant for users.
+    /// The file system returned an error. The message is meant for users.
     pub fn begin(&self, hash_key: [u64; 2]) -> Result<(), String> {
         let written = self.write_header(IN_USE, hash_key, &[]);
         written.map_err(|error| format!("segment-file {}: {error}", self.path.display()))
     }
 
-    /// Completes the file with what the engine has saved, and unlocks it.
+    /// Completes the file with the engine's saved state and unlocks it.
     ///
     /// # Errors
-    /// An error of the file system. The next start is empty then.
+    /// The file system returned an error. The next start is then empty.
     pub fn complete(&self, hash_key: [u64; 2], saved: &[u64]) -> io::Result<()> {
         if saved.len() as u64 > self.sizes.saved_words_max {
             return Err(ErrorKind::FileTooLarge.into());

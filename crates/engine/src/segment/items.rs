@@ -1,9 +1,9 @@
-//! memcached's items on the segment engine: objects with the client's flags, and marks in their
+//! memcached's items on the segment engine: objects with client flags, and with marks in their
 //! metadata.
 //!
-//! The cas number of an object is that of its bucket in the table, which about ten objects share.
-//! So a `cas` may return `EXISTS` because a neighbour has changed, but it never overwrites a
-//! change. A cas number that a client has chosen is stored behind the value.
+//! An object's CAS number belongs to its bucket in the table, which about ten objects share. A
+//! `cas` may therefore return `EXISTS` because a neighbour has changed, but it never overwrites a
+//! change. A CAS number that a client has chosen is stored after the value.
 
 use super::strings::hashed;
 use super::{Edit, Found, Handle, Marks, Put, PutReceipt, Ttl};
@@ -229,8 +229,8 @@ impl Handle<'_> {
         Some(found)
     }
 
-    /// Marks an item as stale in place. Returns `None` if that is not possible, so that the item
-    /// must be written again.
+    /// Marks an item as stale in place. Returns `None` if that is impossible and the item must be
+    /// rewritten.
     fn make_stale(&mut self, key: &segment::Key<&[u8]>) -> Option<RemoveOutcome> {
         let stale = |old: Marks| Marks::new(true, false, old.is_fetched);
         match self.change_marks(key, true, |old| (!old.has_cas()).then(|| stale(old))) {
@@ -286,7 +286,8 @@ impl Handle<'_> {
         }
     }
 
-    /// Handles a value that could not be stored: deletes the old item, because it is out of date.
+    /// Handles a value that could not be stored, by deleting the old item, which is now out of
+    /// date.
     fn give_up_store(
         &mut self,
         key: &segment::Key<&[u8]>,

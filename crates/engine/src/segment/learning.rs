@@ -1,4 +1,4 @@
-//! State of the model's training, shared between the learner's thread and the rest of the server.
+//! State of the model's training, shared between the learner thread and the rest of the server.
 
 use learn::{HeldOut, LearningStats};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,12 +17,12 @@ pub enum State {
     Learned,
     /// Segments are evicted by the ranking of an old model.
     Stale,
-    /// A ranking is postponed because of load. Segments are evicted by age.
+    /// A ranking was postponed because of load. Segments are evicted by age.
     Overloaded,
 }
 
 impl State {
-    /// Returns the name of the state in INFO.
+    /// Returns the state's name in INFO.
     pub fn name(self) -> &'static str {
         match self {
             State::Off => "off",
@@ -34,7 +34,7 @@ impl State {
     }
 }
 
-/// Report of the learner.
+/// Report from the learner.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// State of the model.
@@ -57,7 +57,7 @@ pub struct Report {
     pub ranked_before: u64,
 }
 
-/// State that the learner's thread shares with the rest of the server.
+/// State shared between the learner thread and the rest of the server.
 #[derive(Debug, Default)]
 pub struct Learning {
     report: Mutex<Report>,
@@ -71,13 +71,13 @@ impl Learning {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the learner's thread.
+    /// Wakes the learner thread.
     pub fn ring(&self) {
         *self.is_rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.bell.notify_all();
     }
 
-    /// Sleeps until woken, or at most for `time`.
+    /// Sleeps until woken, but at most for `time`.
     pub fn sleep(&self, time: Option<Duration>) {
         let is_rung = self.is_rung.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_rung = match time {

@@ -1,4 +1,4 @@
-//! Bits that memcached's commands store with an object.
+//! Bits that memcached commands store with an object.
 //!
 //! ```text
 //! is stale 1 | has a winner 1 | is fetched 1 | has a chosen cas number after its value 1
@@ -14,18 +14,18 @@ const _: () = assert!(HAS_CAS <= segment::MARKS_MAX);
 /// Marks of an object, decoded from its metadata bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// The item is stale and is returned as such.
+    /// The item is stale, and replies say so.
     pub is_stale: bool,
     /// A client has won the right to refill the item.
     pub has_winner: bool,
     /// The item was fetched since it was stored.
     pub is_fetched: bool,
-    /// The last stored bytes are the item's cas number, which a client has chosen.
+    /// The stored bytes end with a CAS number chosen by a client.
     pub(super) has_cas: bool,
 }
 
 impl Marks {
-    /// Creates marks without a chosen cas number.
+    /// Creates marks without a client-chosen CAS number.
     #[inline]
     pub fn new(is_stale: bool, has_winner: bool, is_fetched: bool) -> Marks {
         Marks {
@@ -36,7 +36,7 @@ impl Marks {
         }
     }
 
-    /// Whether a client has chosen the cas number.
+    /// Whether a client has chosen the CAS number.
     pub fn has_cas(self) -> bool {
         self.has_cas
     }
@@ -52,8 +52,8 @@ impl Marks {
         }
     }
 
-    /// Encodes the marks as an object's metadata bits. `has_cas` is true if a chosen cas number is
-    /// stored after the value.
+    /// Encodes the marks as an object's metadata bits. `has_cas` is true if a client-chosen CAS
+    /// number is stored after the value.
     #[inline]
     pub fn bits(self, has_cas: bool) -> u8 {
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };

@@ -1,4 +1,4 @@
-//! Creation of the segment engine from the settings, and changes at run time.
+//! Creates the segment engine from the settings and applies changes at run time.
 
 use super::file::{Found, SegmentFile};
 use super::{Segments, learning};
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-/// Memory without `maxmemory`: the default of memcached.
+/// Memory without `maxmemory`, as in memcached.
 const MEMORY_BYTES: i64 = 64 << 20;
 /// Settings that the segment engine cannot apply, with the reason and the alternative.
 const FOREIGN: [(Id, &str, &str); 3] = [
@@ -31,7 +31,7 @@ const FOREIGN: [(Id, &str, &str); 3] = [
 ];
 
 impl Segments {
-    /// Creates the engine that the settings describe.
+    /// Creates the engine described by the settings.
     ///
     /// # Errors
     /// The settings are incompatible. The message is meant for users.
@@ -77,7 +77,7 @@ impl Segments {
     /// Applies the configured eviction.
     ///
     /// # Errors
-    /// There are too few segments for it. The message is meant for users.
+    /// There are too few segments for this eviction. The message is meant for users.
     pub(super) fn set_eviction(&self, config: &Config) -> Result<(), String> {
         let eviction = eviction_of(config);
         let set = self.cache.set_eviction(eviction);
@@ -91,8 +91,8 @@ impl Segments {
     }
 }
 
-/// Creates an engine in a file, which continues with what is there. Returns the secret of the hash,
-/// too.
+/// Creates an engine in a file, and continues with the file's contents. Also returns the hash
+/// secret.
 fn in_file(
     path: &Path,
     mut sizes: segment::Config,
@@ -130,7 +130,7 @@ fn in_file(
     Ok((cache, file, new_key))
 }
 
-/// Checks what [`Segments::new`] would refuse, without the allocation of the engine.
+/// Checks for settings that [`Segments::new`] would refuse, without allocating the engine.
 ///
 /// # Errors
 /// The settings are incompatible. The message is meant for users.
@@ -156,7 +156,7 @@ fn check_foreign(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the sizes of the engine, without secrets.
+/// Returns the engine's sizes, without secrets.
 fn sizes_of(config: &Config, threads: usize) -> segment::Config {
     let memory_bytes = match config.number(Id::MaxMemory) {
         0 => MEMORY_BYTES as u64,

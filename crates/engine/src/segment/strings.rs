@@ -1,7 +1,7 @@
-//! Commands on strings and keys, on the segment engine.
+//! Commands on strings and keys on the segment engine.
 //!
-//! The engine rounds deadlines down, so that TTL may return less than EXPIRE was given. Integers
-//! from 0 on are changed in place; negative integers are stored as digits.
+//! The engine rounds deadlines down, so that TTL may return less than was passed to EXPIRE.
+//! Non-negative integers are changed in place; negative integers are stored as digits.
 
 use super::{Edit, Found, Handle, Put, Ttl};
 use crate::condition::Condition;
@@ -13,7 +13,7 @@ use store::{Key, Kind, Tick};
 use wire::number::{Text, parse_i64};
 use wire::{Output, Reply};
 
-/// Converts a key of the slab engine to one of the segment engine. The hash is the same.
+/// Converts a slab engine key to a segment engine key. Both use the same hash.
 #[inline]
 pub(super) fn hashed<'k>(key: &Key<'k>) -> segment::Key<&'k [u8]> {
     segment::Key::hashed(key.bytes, key.hash)
@@ -33,8 +33,8 @@ fn refusal(key: &Key<'_>, why: Refused) -> Refusal {
     })
 }
 
-/// Returns the integer in the form in which the engine can change it in place; `None` for a
-/// negative integer.
+/// Returns the integer in the form that the engine can change in place, or `None` if it is
+/// negative.
 fn in_place(number: i64) -> Option<u64> {
     u64::try_from(number).ok()
 }
@@ -197,8 +197,8 @@ impl Strings for &mut Handle<'_> {
         self.look(&hashed(key)).map(|found| found.deadline)
     }
 
-    /// The old deadline is compared with the new one as it would be stored, after rounding. A new
-    /// deadline in the past is not stored, so that it is compared as requested.
+    /// The old deadline is compared with the new one after rounding, as it would be stored. A new
+    /// deadline in the past is not stored, and is compared as requested.
     fn expire(
         &mut self,
         key: &Key<'_>,
@@ -235,7 +235,7 @@ impl Strings for &mut Handle<'_> {
 }
 
 impl Handle<'_> {
-    /// Stores a value if a condition on the old value holds, or if the reply is the old value.
+    /// Stores a value where the condition or the reply needs the old value.
     fn put_by_value(
         &mut self,
         key: &Key<'_>,
@@ -287,8 +287,7 @@ impl Handle<'_> {
         Ok(())
     }
 
-    /// Adds to an integer that is negative or becomes negative. A value that is not an integer is
-    /// an error.
+    /// Adds to an integer that is or becomes negative. A value that is not an integer is an error.
     fn add_digits(&mut self, key: &Key<'_>, increment: i64) -> Result<i64, Refusal> {
         let edited = self.edit(&hashed(key), |found, new| {
             let old = found.map_or(Some(0), |(_, digits)| parse_i64(digits));

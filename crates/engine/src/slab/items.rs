@@ -210,7 +210,7 @@ impl Items for Slab<'_, '_> {
     }
 }
 
-/// Returns the new deadline after a change. Returns `None` for a deadline that is kept, because no
+/// Returns the new deadline after a change. Returns `None` if the deadline is kept, because no
 /// caller needs it.
 fn ends(expiration: DeadlineChange, now: Tick) -> Option<Tick> {
     match expiration {

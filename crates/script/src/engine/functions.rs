@@ -10,21 +10,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use wire::Args;
 
-/// The libraries that a state has loaded.
+/// The libraries loaded into a state.
 #[derive(Default)]
 pub(super) struct Functions {
-    /// Version of the registry that was compared with the loaded libraries last.
+    /// Registry version last compared with the loaded libraries.
     version: u64,
-    /// Whether a library of that version could not be loaded.
+    /// Whether a library of that registry version could not be loaded.
     has_failed: bool,
-    /// Version of the registry at which removed libraries were freed last.
+    /// Registry version at which removed libraries were last freed.
     freed_version: u64,
     libraries: LibraryMap,
-    /// Functions by name in lower case: number of the chunk, and flags.
+    /// Chunk number and flags of each function, by its name in lower case.
     by_name: HashMap<Vec<u8>, (u32, Flags)>,
 }
 
-/// Whether a map has this very library, not another one of its name.
+/// Whether a map contains this exact library, as opposed to another one of the same name.
 fn is_in(map: &LibraryMap, library: &Arc<Library>) -> bool {
     let found = map.get(&library.name);
     found.is_some_and(|other| Arc::ptr_eq(other, library))
@@ -34,7 +34,7 @@ impl Engine {
     /// Runs the code of a library without keeping its functions, and adds them to `library`.
     ///
     /// # Errors
-    /// The code does not compile, it fails, or it registers no functions.
+    /// The code does not compile, fails, or registers no functions.
     pub fn try_library(
         &mut self,
         library: &mut Library,
@@ -52,7 +52,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the code of a library and returns what it registers.
+    /// Runs a library's code and returns the functions that it registers.
     fn run_library(
         &mut self,
         library: &Library,
@@ -91,9 +91,9 @@ impl Engine {
         }
     }
 
-    /// Loads the libraries that were added since the last call and removes the others. Each library
-    /// has a host of its own, because the host limits the duration of one. A library that fails
-    /// keeps no other from being loaded.
+    /// Loads the libraries added since the last call and removes the deleted ones. Each library
+    /// gets its own host, because the host limits how long a library may take. A failing library
+    /// does not prevent others from being loaded.
     fn synchronize<H: Host>(
         &mut self,
         libraries: &Libraries,
@@ -144,7 +144,7 @@ impl Engine {
         self.functions.libraries = loaded;
     }
 
-    /// Loads the functions of a library that is not loaded.
+    /// Loads the functions of a library that is not loaded yet.
     fn load_library(&mut self, library: &Library, host: &mut dyn Host) -> Result<(), Refusal> {
         let mut added = Vec::new();
         for (function, callback) in self.run_library(library, host)? {
@@ -180,11 +180,11 @@ impl Engine {
         }
     }
 
-    /// Returns the flags of a function; `None` if it does not exist. `new_host` returns a host for
-    /// the loading of one library.
+    /// Returns a function's flags, or `None` if it does not exist. `new_host` returns the host for
+    /// loading one library.
     ///
     /// # Errors
-    /// There is no such function, and a library fails to load, as it did not when it was
+    /// There is no such function, and a library failed to load although it loaded when it was
     /// registered.
     pub fn find_function<H: Host>(
         &mut self,
@@ -204,7 +204,8 @@ impl Engine {
         }
     }
 
-    /// Calls a function that [`Engine::find_function`] has just found, as [`Engine::run`].
+    /// Calls a function that [`Engine::find_function`] has just found. Otherwise like
+    /// [`Engine::run`].
     ///
     /// # Errors
     /// There is no such function.

@@ -606,7 +606,7 @@ fn ranges_beyond_32_bits_are_refused() {
     );
 }
 
-/// Text that `load` returns with nil for this reader and the arguments after it.
+/// Returns the message that `load` returns besides nil for this reader and the arguments after it.
 fn load_error(reader_and_name: &str) -> String {
     run(&format!(
         "local chunk, why = load({reader_and_name}) return tostring(chunk) .. ' ' .. tostring(why)"
@@ -747,7 +747,7 @@ fn code_has_a_maximum_length() {
     assert!(reply.contains("not enough memory"), "{reply}");
 }
 
-/// Calls every function of the libraries with the limits of 32 and 64 bits.
+/// Calls every library function with the limits of 32-bit and 64-bit integers.
 #[test]
 fn no_function_fails_on_the_limits_of_integers() {
     let text = "local n = 0 local hard = {2^31, 2^31 - 1, -2^31, -2^31 - 1, 2^32, 2^53, 2^63, -2^63, \
@@ -987,8 +987,9 @@ fn the_metatable_of_decoded_arrays_cannot_be_changed() {
     assert_eq!(run(marked), "$2\r\n[]\r\n");
 }
 
-/// Regression: the limit of the duration of a loading held for all libraries together, so that each
-/// call failed on a thread that had to load many; and a library that failed kept the others away.
+/// Regression: the time limit for loading applied to all libraries together, so that each call
+/// failed on a thread that had to load many of them. A library that failed also prevented others
+/// from being loaded.
 #[test]
 fn each_library_is_loaded_with_a_host_of_its_own() {
     let options = Options {
@@ -1083,8 +1084,8 @@ fn a_reply_is_not_left_to_the_next_script() {
     assert!(reply.starts_with(b"-ERR Lua redis lib command arguments"));
 }
 
-/// Regression: each call could keep as much memory as a run may allocate, without a bound, and
-/// what a removed library had kept was never freed.
+/// Regression: each call could keep as much memory as a run may allocate, without an overall bound,
+/// and memory kept by a removed library was never freed.
 #[test]
 fn the_memory_that_functions_keep_is_bounded_and_freed() {
     const MEMORY_BYTES: usize = 8 << 20;

@@ -66,7 +66,7 @@ impl Kind {
 
 struct Token {
     kind: Kind,
-    /// Position in the text, from 0.
+    /// Position in the text, counted from 0.
     at: usize,
 }
 
@@ -193,7 +193,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Reads four hexadecimal digits.
+    /// Reads four hexadecimal digits at a position.
     fn digits(&self, at: usize) -> Option<u32> {
         let digits = self.text.get(at..at + 4)?;
         let digit = |byte: &u8| char::from(*byte).to_digit(16);
@@ -305,7 +305,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Whether `strtod` accepts a number here that JSON does not have, or may do so.
+/// Whether `strtod` accepts, or may accept, a number here that JSON does not allow.
 fn is_invalid_number(text: &[u8]) -> bool {
     if text.first() == Some(&b'+') {
         return true;

@@ -30,7 +30,7 @@ struct Encoder<'a> {
     lua: &'a Lua,
     settings: &'a Settings,
     out: Output,
-    /// Buffer of a number.
+    /// Buffer for the digits of a number.
     digits: Vec<u8>,
 }
 
@@ -153,7 +153,8 @@ impl Encoder<'_> {
         self.settings.state.work(4 + bytes)
     }
 
-    /// Returns the highest index if all keys are positive integers, and whether a value is a table.
+    /// Returns the highest index if all keys are positive integers, and whether any value is a
+    /// table.
     fn array_len(&self, table: &Table, value: &Value) -> mlua::Result<(Option<usize>, bool)> {
         let (mut max, mut count, mut is_array) = (0usize, 0usize, true);
         let mut has_tables = false;
