@@ -12,10 +12,10 @@
 //! new page. A page without live blocks is returned to the allocator.
 //!
 //! Free neighbours are not merged. When more than a tenth of the arena is free,
-//! [`Arena::close_sparsest`] chooses a page, and the host moves its blocks elsewhere. A general
-//! allocator cannot do this because it cannot move what it has allocated.
+//! [`Arena::close_sparsest`] chooses a page, and the host moves its blocks elsewhere. A
+//! general-purpose allocator cannot do this, because it cannot move what it has allocated.
 //!
-//! [`Arena::is_live`] accepts any `u32`, so that stale references can be detected by that bit.
+//! [`Arena::is_live`] accepts any `u32`, so that stale references can be detected.
 
 /// Bytes in a granule.
 pub const GRANULE: usize = 8;
@@ -306,7 +306,7 @@ impl Arena {
     }
 
     /// Removes the free blocks of a page from the lists, at most 16 Ki of them. `size_of` returns
-    /// the granules of a live block.
+    /// the size of a live block in granules.
     fn unlist_page(&mut self, number: u32, size_of: impl Fn(&[u8]) -> usize) {
         let mut granule = 0;
         while granule < self.pages[number as usize].opened {
@@ -334,9 +334,9 @@ impl Arena {
 
     /// Chooses the page with the fewest live granules, closes it for allocation so that the host
     /// can empty it, and returns its number. Returns `None` if more than seven eighths are live,
-    /// because then moving the blocks costs more than it frees.
+    /// because moving the blocks would then cost more than it frees.
     ///
-    /// The cost is a check of one counter per page (256 KiB each) and a walk through one page.
+    /// Costs a check of one counter per page (256 KiB each) and a walk through one page.
     pub fn close_sparsest(&mut self, size_of: impl Fn(&[u8]) -> usize) -> Option<u32> {
         let candidates = self.pages.iter().enumerate();
         let (number, _) = candidates
@@ -356,7 +356,7 @@ impl Arena {
         self.pages.get(page).is_some_and(|page| page.is_closed)
     }
 
-    /// Frees up to `count` pages with all their blocks and returns whether pages are left. The
+    /// Frees up to `count` pages with all their blocks, and returns whether any pages are left. The
     /// arena must not be used for anything else afterwards.
     pub fn dismantle(&mut self, count: usize) -> bool {
         let keep = self.pages.len().saturating_sub(count);
@@ -383,7 +383,7 @@ impl Arena {
         ((number as usize) < self.pages.len()).then_some(number << PAGE_BITS)
     }
 
-    /// Returns the number of the page of a slot.
+    /// Returns the page number of a slot.
     pub fn page_of(slot: u32) -> u32 {
         slot >> PAGE_BITS
     }
@@ -393,17 +393,17 @@ impl Arena {
         split(slot).1
     }
 
-    /// Returns the slot of a granule.
+    /// Returns the slot of a granule in a page.
     pub(crate) fn slot(page: u32, granule: usize) -> u32 {
         page << PAGE_BITS | granule as u32
     }
 
-    /// Returns the number of pages, among them unused ones.
+    /// Returns the number of pages, including unused ones.
     pub(crate) fn page_count(&self) -> u32 {
         self.pages.len() as u32
     }
 
-    /// Returns one bit per granule of a page: a live block starts here. Returns `None` for an
+    /// Returns one bit per granule of a page, set where a live block starts. Returns `None` for an
     /// unused page.
     pub(crate) fn starts(&self, page: u32) -> Option<&[u64]> {
         let page = self.pages.get(page as usize)?;

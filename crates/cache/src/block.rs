@@ -28,16 +28,16 @@ pub(crate) const LENGTH_FOLLOWS: usize = 511;
 pub const TAG_MAX: u8 = 14;
 /// Length of the longest key that is stored in a block.
 pub const INLINE_KEY_MAX: usize = KEY_OUTSIDE as usize - 1;
-/// Maximum length of a value that fits into a block in any case: with the longest inline key and
-/// with the widest words before it.
+/// Maximum length of a value that always fits into a block, even with the longest inline key and
+/// the widest words before it.
 pub const INLINE_VALUE_MAX: usize = BLOCK_MAX * GRANULE - INLINE_KEY_MAX - 4 - 8 - 16 - 2;
 
 /// Deadline and owner of an entry, which determine the layout of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Deadline under which the entry is in the expiry index.
+    /// Deadline under which the expiry index holds the entry.
     pub deadline: Option<Tick>,
-    /// Policy that decides about the entry's eviction.
+    /// Policy in charge of evicting the entry.
     pub owner: Owner,
 }
 
@@ -78,7 +78,7 @@ impl Layout {
     }
 }
 
-/// Content of a block to be written.
+/// Contents of a block to be written.
 pub(crate) struct Parts<'a> {
     pub kind: u32,
     pub policy_bits: u64,
@@ -99,7 +99,7 @@ pub(crate) struct Widths {
     pub link: u8,
 }
 
-/// Returns the width in bytes of a word of `bits`, of which `free` bits are stored elsewhere.
+/// Returns the width in bytes of a word with `bits` bits, `free` of which are stored elsewhere.
 pub(crate) fn width(bits: u32, free: u32) -> u8 {
     match bits {
         b if b <= free => 0,

@@ -1,6 +1,6 @@
-//! The storage of entries without the table: blocks and outside objects. They are in a struct of
-//! their own, because the table hashes keys again during a change. Then the table is borrowed
-//! mutably and the blocks are read.
+//! Storage of entries without the table: blocks and outside objects. It is a separate struct
+//! because a table change hashes keys again, which reads the blocks while the table is borrowed
+//! mutably.
 
 use crate::arena::Arena;
 use crate::block::{Layout, Widths, read_u32};
@@ -8,7 +8,7 @@ use crate::value::Outside;
 use policy::{Slot, Tick};
 use siphasher::sip::SipHasher13;
 
-/// Maximum length of the list of outside objects that is kept when no object is left.
+/// Maximum length of the list of outside objects that stays allocated when no object is left.
 const KEPT_MAX: usize = 1024;
 
 pub(crate) struct OutsideEntry<O> {

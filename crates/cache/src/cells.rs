@@ -113,8 +113,8 @@ impl<O: Outside, M: Meta, L: Meta> Cells<M> for PolicyCells<'_, O, M, L> {
 /// View of the entries for the expiry index.
 pub struct LinkCells<'a, O, M, L> {
     entries: &'a mut PackedEntries<O, M, L>,
-    /// A slot that the caller has found to be live, so that its live bit need not be read again.
-    /// The bit is on another cache line than the entry. A command that changes one entry has not
+    /// A slot that the caller knows to be live, so that its live bit need not be read again. The
+    /// bit is on another cache line than the entry, and a command that changes one entry has not
     /// loaded that line.
     known: Slot,
 }

@@ -2,9 +2,8 @@
 
 use policy::{Cells, Facts, Meta, Slot, Tick};
 
-/// Policy that decides about an entry's eviction: none (0), or one of a shard's two policies (1,
-/// 2). There are two because a policy that is replaced at run time keeps its entries until they are
-/// drained.
+/// Policy in charge of evicting an entry: none (0), or one of a shard's two policies (1, 2). There
+/// are two because a policy replaced at run time keeps its entries until they are drained.
 pub type Owner = u8;
 
 /// Storage of entries by slot, with room in each entry for bits of a policy and of an expiry index.

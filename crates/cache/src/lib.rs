@@ -1,8 +1,8 @@
 //! Storage of entries, and the host of eviction policies and expiry indexes.
 //!
-//! [`Shard`] joins four parts that are independent of each other: entries (here [`PackedEntries`],
-//! a table of tagged slots over an arena of blocks), an eviction policy, an expiry index, and the
-//! account of their memory. All of it runs under the caller's lock and the caller's clock.
+//! [`Shard`] joins four independent parts: entries (here [`PackedEntries`], a table of tagged slots
+//! over an arena of blocks), an eviction policy, an expiry index, and the accounting of their
+//! memory. All of it runs under the caller's lock and on the caller's clock.
 //!
 //! The crate has no locks, no time, no commands and no data types. A value that is too large for a
 //! block is an [`Outside`] object of the caller's type.

@@ -1,11 +1,11 @@
-//! Entries packed into an arena and found by a table: the storage of the server.
+//! Entries packed into an arena and found through a table: the server's storage.
 //!
 //! The bytes of an entry are drawn in `block.rs`. Values that do not fit a block of 2 KiB, and keys
 //! of 255 bytes or more, are stored on the heap in an [`Outside`] object. The block then holds the
 //! object's 4-byte number.
 //!
-//! All changes of an entry pass through [`PackedEntries::reshape`]. It returns the slot of the
-//! entry after the change, and the caller notifies the algorithms.
+//! All changes of an entry go through [`PackedEntries::reshape`]. It returns the entry's slot after
+//! the change, and the caller notifies the algorithms.
 
 mod unsaved;
 mod walk;
@@ -24,7 +24,7 @@ use siphasher::sip::SipHasher13;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// Number of bytes of an outside object that count as a step of [`PackedEntries::dismantle`].
+/// Number of bytes of an outside object that count as one step of [`PackedEntries::dismantle`].
 const BYTES_PER_STEP: usize = 32 << 10;
 /// Number of pages freed in one step of [`PackedEntries::dismantle`].
 const PAGES_AT_ONCE: usize = 4;
@@ -41,20 +41,20 @@ pub struct PackedEntries<O, M, L> {
     embedded: EmbeddedCounts,
     pub(crate) now: Tick,
     pub(crate) requests: u64,
-    /// Next slot to be moved out of the page that compaction is emptying.
+    /// Next slot to move out of the page that compaction is emptying.
     emptying: Option<u32>,
     scratch: Vec<u8>,
-    /// Hash of the key that was removed last.
+    /// Hash of the most recently removed key.
     removed_hash: u64,
-    /// Entries that the present snapshot has not saved; `None` without one.
+    /// Entries that the current snapshot has not saved; `None` without a snapshot.
     unsaved: Option<Box<unsaved::Unsaved>>,
-    /// Slot at which the next search of `sample_where` through all entries continues.
+    /// Slot at which `sample_where` continues its search through all entries.
     walked: Cell<u32>,
     types: PhantomData<fn() -> (M, L)>,
 }
 
-/// Compares two keys, eight bytes at a time: for short keys a call of the library's comparison
-/// costs as much as the comparison itself.
+/// Compares two keys, eight bytes at a time. For short keys, calling the library's comparison costs
+/// as much as the comparison itself.
 #[inline(always)]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     let word = |bytes: &[u8], at: usize| read_u64(bytes, at);
@@ -103,7 +103,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     }
 
     /// Sets the number of bits that the policy of `owner` needs in each entry. The owner must have
-    /// no entry.
+    /// no entries.
     pub fn set_policy_bits(&mut self, owner: Owner, bits: u32) {
         assert!(owner > 0, "owner 0 has no policy");
         assert_eq!(self.owned[owner as usize], 0);
@@ -115,28 +115,28 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.owned
     }
 
-    /// Returns the number of entries in the expiry index, both those with a deadline of their own
-    /// and those whose value has parts with deadlines.
+    /// Returns the number of entries in the expiry index: those with their own deadline, and those
+    /// whose value has parts with deadlines.
     pub fn deadlines(&self) -> usize {
         self.deadlines
     }
 
-    /// Returns the number of entries with a deadline of their own.
+    /// Returns the number of entries with their own deadline.
     pub fn own_deadlines(&self) -> usize {
         self.deadlines - self.embedded.without
     }
 
-    /// Returns the number of entries with parts that have deadlines.
+    /// Returns the number of entries that have parts with deadlines.
     pub fn with_part_deadlines(&self) -> usize {
         self.embedded.all
     }
 
-    /// Returns the number of bytes in live blocks and in outside objects and keys.
+    /// Returns the number of bytes in live blocks, outside objects and outside keys.
     pub fn entry_bytes(&self) -> u64 {
         self.blocks.arena.live_bytes() + self.blocks.outside_bytes
     }
 
-    /// Returns the number of bytes of the table and of the list of outside objects.
+    /// Returns the number of bytes in the table and the list of outside objects.
     pub fn table_bytes(&self) -> u64 {
         let held = self.blocks.outside.capacity() * size_of::<Option<OutsideEntry<O>>>();
         let vacant = self.blocks.outside_vacant.capacity() * 4;
@@ -201,8 +201,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.blocks.hasher.hash(key)
     }
 
-    /// Returns the keyed hash of the key that was removed last, so that the caller need not
-    /// calculate it again; 0 before the first removal.
+    /// Returns the keyed hash of the most recently removed key, which saves the caller from
+    /// computing it again; 0 before the first removal.
     #[inline]
     pub fn removed_hash(&self) -> u64 {
         self.removed_hash
@@ -214,7 +214,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.now
     }
 
-    /// Merges sparse parts of the table. It examines up to `steps` parts and merges two at most.
+    /// Merges sparse parts of the table. Examines up to `steps` parts and merges at most two.
     /// Returns whether another call may merge more.
     pub fn shrink_table(&mut self, steps: u32) -> bool {
         let blocks = &self.blocks;
@@ -227,8 +227,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.table.prefetch(hash);
     }
 
-    /// Prefetches the entries whose tag is equal to that of a hash. It should be called when the
-    /// bucket of the hash is in the processor's cache.
+    /// Prefetches the entries whose tag matches a hash. Call it once the hash's bucket is in the
+    /// CPU cache.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         self.table.find(hash, |slot| {
@@ -244,7 +244,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             .find(hash, |slot| is_same(self.blocks.key(slot), key))
     }
 
-    /// Adds an entry for an absent key. The state of policy and index in it is zero. A key longer
+    /// Adds an entry for an absent key, with zero as the state of policy and index. A key longer
     /// than [`INLINE_KEY_MAX`] requires a value that is an outside object.
     pub fn insert(&mut self, hash: u64, key: &[u8], value: NewValue<'_, O>, shape: Shape) -> Slot {
         debug_assert_eq!(hash, self.hash(key));
@@ -307,7 +307,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         O::embedded_deadline(&self.value(slot)).unwrap_or_else(|| self.indexed_deadline(slot))
     }
 
-    /// Returns the deadline under which a live entry is in the expiry index.
+    /// Returns the deadline under which the expiry index holds a live entry.
     #[inline]
     pub(crate) fn indexed_deadline(&self, slot: Slot) -> Option<Tick> {
         self.blocks.deadline(slot)
@@ -326,8 +326,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         }
     }
 
-    /// Changes the value, deadline or owner of a live entry. Returns the slot of the entry after
-    /// the change and the outside object that it no longer holds.
+    /// Changes the value, deadline or owner of a live entry. Returns the entry's slot after the
+    /// change, and the outside object that it no longer holds.
     ///
     /// The policy's state in the entry is kept if the owner stays the same. The index's state is
     /// kept if the entry had a deadline and still has one. Otherwise they become zero.
@@ -393,7 +393,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         (slot, dropped)
     }
 
-    /// Bits of policy and expiry index that an entry keeps when its shape changes from `old`.
+    /// Returns the bits of policy and expiry index that an entry keeps when its shape changes from
+    /// `old` to `new`.
     fn kept_bits(&self, slot: Slot, old: Shape, new: Shape) -> (u64, u64) {
         let (widths, bytes) = (&self.blocks.widths, self.blocks.arena.from(slot.0));
         let (mut policy_bits, mut link) = (0, 0);
@@ -406,8 +407,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         (policy_bits, link)
     }
 
-    /// Handles the common case in which the block keeps its size and layout: a deadline or an
-    /// inline value changes.
+    /// Handles the common case in which the block keeps its size and layout, because only a
+    /// deadline or an inline value changes.
     #[inline]
     fn reshape_in_place(
         &mut self,
@@ -452,7 +453,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         Some(slot)
     }
 
-    /// Stores a rewritten block, in place if it needs as many granules as before.
+    /// Stores a rewritten block, in place if its number of granules is unchanged.
     fn rewrite(&mut self, slot: Slot, old_granules: usize, block: &[u8]) -> Slot {
         debug_assert!(self.blocks.arena.is_live(slot.0));
         let granules = Arena::granules(block.len());
@@ -475,8 +476,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         Slot(new)
     }
 
-    /// Removes a live entry. Returns its outside object, so that the caller can drop it without a
-    /// lock.
+    /// Removes a live entry. Returns its outside object, so that the caller can drop it without
+    /// holding a lock.
     pub fn remove(&mut self, slot: Slot) -> Option<O> {
         debug_assert!(self.blocks.arena.is_live(slot.0));
         debug_assert!(!self.is_unsaved(slot));
@@ -499,9 +500,9 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         (layout.kind() == OUTSIDE).then(|| Blocks::<O>::number(block, layout))
     }
 
-    /// Removes up to `steps` outside objects, or fewer large ones, passes each to `each`, and frees
-    /// a few pages of blocks. Returns whether anything is left. It is for storage that is no longer
-    /// used, because freeing all of it at once may take long.
+    /// Removes up to `steps` outside objects, or fewer if they are large, passes each to `each`,
+    /// and frees a few pages of blocks. Returns whether anything is left. For storage that is no
+    /// longer used, because freeing it all at once may take long.
     pub fn dismantle(&mut self, steps: u32, mut each: impl FnMut(O)) -> bool {
         let mut left = steps;
         while left > 0 {
@@ -524,8 +525,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         true
     }
 
-    /// Moves one live entry out of the sparsest page and returns its old and its new slot. Returns
-    /// `None` if too little memory is free for a compaction to be worth its cost.
+    /// Moves one live entry out of the sparsest page and returns its old and new slot. Returns
+    /// `None` if too little memory is free for compaction to be worthwhile.
     pub fn compact(&mut self) -> Option<(Slot, Slot)> {
         loop {
             if let Some(from) = self.emptying {
@@ -566,7 +567,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
-    /// Returns the bytes of a live entry's block and of its outside object and key.
+    /// Returns the total number of bytes in a live entry's block, outside object and outside key.
     pub fn weight_of(&self, slot: Slot) -> u32 {
         let (block, layout) = self.blocks.parts(slot);
         let inline = (layout.granules() * crate::arena::GRANULE) as u64;

@@ -1,8 +1,7 @@
 //! The only unsafe code of this crate: prefetching a cache line.
 //!
-//! An ordinary load cannot replace it. Taking the lock of a shard is a locked instruction, which
-//! waits for every load before it, so the cache misses of a batch would be served one after the
-//! other.
+//! An ordinary load cannot replace it. Taking a shard's lock is a locked instruction, which waits
+//! for all earlier loads, so a batch's cache misses would be served one after the other.
 #![expect(unsafe_code, reason = "the prefetch instruction has no safe form")]
 
 /// Prefetches the cache line that holds `target`.

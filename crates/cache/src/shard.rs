@@ -1,5 +1,5 @@
-//! The host of an eviction policy and an expiry index. It notifies each of the insertions,
-//! accesses, changes and removals that concern it.
+//! Host of an eviction policy and an expiry index. It notifies both of the insertions, accesses,
+//! changes and removals that concern them.
 //!
 //! The general part works with any [`Entries`] and is used by the simulator. The keyed part stores
 //! [`PackedEntries`] and is used by the server. Policies and indexes meet only here: an entry that
@@ -13,23 +13,24 @@ use policy::{
     Admit, Budget, Cells, Due, Eviction, ExpiryIndex, Facts, Meta, OnHit, Policy, Slot, Tick,
 };
 
-/// Number of random entries examined per requested deadline, because an entry may have no deadline.
+/// Number of random entries examined per requested deadline. More than one is needed because an
+/// entry may have no deadline.
 const LOOKS_PER_SAMPLE: u64 = 4;
 
-/// Which entries the policy manages.
+/// Set of entries managed by the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// The policy manages no entry, so nothing is evicted.
+    /// No entries, so that nothing is evicted.
     #[default]
     Nothing,
-    /// The policy manages all entries.
+    /// All entries.
     All,
-    /// The policy manages the entries with a deadline of their own.
+    /// The entries with their own deadline.
     Volatile,
 }
 
-/// View for the expiry index of an entry that was just written. Its deadline is not read back: the
-/// read would wait until the entry's memory is in the cache, and everything that the index does
+/// View of a newly written entry for the expiry index. Its deadline is not read back, because the
+/// read would wait for the entry's memory to arrive in the CPU cache, and all of the index's work
 /// depends on it.
 struct NewCells<C> {
     cells: C,
@@ -68,10 +69,10 @@ pub struct Shard<E, P, X> {
     /// Owner of new entries.
     current: Owner,
     scope: Scope,
-    /// Sum of the weights of the current policy's entries while the scope is [`Scope::Volatile`].
-    /// The other scopes need no sum, because it would be that of all entries or of none.
+    /// Total weight of the current policy's entries while the scope is [`Scope::Volatile`]. The
+    /// other scopes need no such sum, because it would cover all entries or none.
     volatile_bytes: u64,
-    /// Whether only writes are hits.
+    /// Whether only writes count as hits.
     ignores_reads: bool,
     expiry: X,
 }
@@ -127,14 +128,14 @@ where
         (policies as u64, self.expiry.heap_bytes() as u64)
     }
 
-    /// Returns the number of heap bytes by which the policies will still grow at the present number
-    /// of entries, because their queues of ghosts are not full yet.
+    /// Returns the number of heap bytes by which the policies will still grow at the current number
+    /// of entries, because their ghost queues are not full yet.
     pub fn algorithm_bytes_ahead(&self) -> u64 {
         let ahead = self.policies.iter().flatten().map(P::heap_bytes_ahead);
         ahead.sum::<usize>() as u64
     }
 
-    /// Sets the capacity of the policies, as a total weight of entries.
+    /// Sets the capacity of the policies as a total weight of entries.
     pub fn resize(&mut self, capacity: u64) {
         debug_assert!(capacity > 0);
         for policy in self.policies.iter_mut().flatten() {
@@ -153,9 +154,9 @@ where
         }
     }
 
-    /// Returns the owner of an entry after a change. `owner` is the owner before it. An entry of a
-    /// policy that is being drained keeps its owner until the drain reaches it, unless it is no
-    /// longer in the scope.
+    /// Returns the owner of an entry after a change; `owner` is its owner before the change. An
+    /// entry of a policy that is being drained keeps its owner until the drain reaches it, unless
+    /// the entry has left the scope.
     #[inline(always)]
     fn owner_after(&self, owner: Owner, own: impl FnOnce() -> Option<Tick>) -> Owner {
         match self.owner_for(own) {
@@ -164,8 +165,8 @@ where
         }
     }
 
-    /// Sets whether the policy is notified of writes only, so that it ranks entries by their last
-    /// modification.
+    /// Sets whether the policy is notified of writes only, in which case it ranks entries by their
+    /// last modification.
     pub fn set_ignores_reads(&mut self, ignores_reads: bool) {
         self.ignores_reads = ignores_reads;
     }
@@ -292,8 +293,8 @@ where
         }
     }
 
-    /// Returns a victim of the policies, first of a policy that is being drained. The caller
-    /// removes the entry with [`Shard::remove_evicted`]. Returns `Empty` when the scope is
+    /// Returns a victim chosen by the policies, starting with a policy that is being drained. The
+    /// caller removes the entry with [`Shard::remove_evicted`]. Returns `Empty` when the scope is
     /// [`Scope::Nothing`], even while a drain is in progress.
     pub fn evict(&mut self, budget: &mut Budget) -> Eviction {
         if self.scope == Scope::Nothing {
@@ -324,7 +325,7 @@ where
         }
     }
 
-    /// Notifies the index that the clock went back.
+    /// Notifies the index that the clock has gone back.
     pub fn clock_went_back(&mut self, now: Tick) {
         self.expiry.clock_went_back(now);
     }
@@ -368,9 +369,9 @@ where
         }
     }
 
-    /// Keeps a victim that is no longer in the policy's scope and returns true; returns false for
-    /// any other victim. The entry gets the owner that [`Shard::drain`] would give it. Such victims
-    /// come from a policy that is being drained.
+    /// Keeps a victim that has left the policy's scope, and returns true. The entry gets the owner
+    /// that [`Shard::drain`] would give it. Returns false for any other victim. Victims outside of
+    /// the scope come from a policy that is being drained.
     pub fn retain_if_out_of_scope(&mut self, slot: Slot) -> bool {
         let old = self.entries.shape(slot);
         let owner = self.owner_for(|| self.entries.own_deadline(slot));
@@ -398,8 +399,8 @@ where
         self.scope != Scope::Nothing && (owned[1] + owned[2] > 0 || !self.is_settled())
     }
 
-    /// Returns about the number of bytes that [`Shard::evict`] can free in the end, of the `all`
-    /// bytes that the shard takes; 0 if it cannot free any.
+    /// Returns approximately how many of the shard's `all` bytes [`Shard::evict`] can free in
+    /// total, or 0 if it cannot free any.
     pub fn evictable_bytes(&self, all: u64) -> u64 {
         match self.scope {
             _ if !self.has_evictable() => 0,
@@ -408,13 +409,13 @@ where
         }
     }
 
-    /// Whether the weight of an entry with this owner is part of the sum.
+    /// Whether the sum includes entries of this owner.
     #[inline(always)]
     fn is_summed(&self, owner: Owner) -> bool {
         self.scope == Scope::Volatile && owner == self.current
     }
 
-    /// Adds the weight of an entry to the sum if it is part of it.
+    /// Adds an entry's weight to the sum if the sum includes its owner's entries.
     #[inline(always)]
     fn add_weight(&mut self, slot: Slot, owner: Owner) {
         if self.is_summed(owner) {
@@ -422,7 +423,7 @@ where
         }
     }
 
-    /// Subtracts a weight from the sum if an entry with this owner is part of it.
+    /// Subtracts a weight from the sum if the sum includes this owner's entries.
     #[inline(always)]
     fn subtract_weight(&mut self, owner: Owner, weight: impl FnOnce(&Self) -> u32) {
         if self.is_summed(owner) {
@@ -450,8 +451,8 @@ where
     }
 
     /// Moves up to `steps` entries to the owner that the scope requires, beginning at `cursor` in
-    /// the order of the arena. Returns the cursor of the next call; `None` when all entries have
-    /// the required owner.
+    /// arena order. Returns the cursor for the next call, or `None` once all entries have the
+    /// required owner.
     pub fn drain(&mut self, cursor: u32, steps: u32) -> Option<u32> {
         if self.is_settled() {
             self.finish_drain();
@@ -473,7 +474,7 @@ where
         Some(at)
     }
 
-    /// Changes an entry and notifies the algorithms. If the owner changes, the caller has already
+    /// Changes an entry and notifies the algorithms. If the owner changes, the caller must have
     /// removed the entry from the old policy.
     fn reshape(
         &mut self,
@@ -530,7 +531,7 @@ where
         (at, dropped)
     }
 
-    /// Returns the slot of a key, whether it has expired or not.
+    /// Returns the slot of a key, even if the key has expired.
     #[inline]
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
         self.entries.find(hash, key)
@@ -541,8 +542,8 @@ where
         key.len() > INLINE_KEY_MAX || value_len > INLINE_VALUE_MAX
     }
 
-    /// Inserts a new entry under the deadline for the expiry index. The caller has called
-    /// [`Shard::admit`] and has evicted entries if memory was needed.
+    /// Inserts a new entry under the deadline for the expiry index. The caller must have called
+    /// [`Shard::admit`], and have evicted entries if memory was needed.
     pub fn insert(
         &mut self,
         hash: u64,
@@ -561,10 +562,10 @@ where
         slot
     }
 
-    /// Changes the value of a live entry and its deadline in the expiry index. Returns the slot of
-    /// the entry after the change and the outside object that it no longer holds.
+    /// Changes the value of a live entry and its deadline in the expiry index. Returns the entry's
+    /// slot after the change, and the outside object that it no longer holds.
     ///
-    /// With [`NewValue::Same`] it updates index and owner after an edit of an outside object that
+    /// With [`NewValue::Same`], it updates index and owner after an edit of an outside object that
     /// may have changed the object's deadlines.
     #[inline]
     pub fn change(
@@ -605,8 +606,8 @@ where
         Some(result)
     }
 
-    /// Returns the milliseconds since a live entry's last access and the number of its accesses,
-    /// each `None` if the policy does not record it.
+    /// Returns the milliseconds since a live entry's last access and its number of accesses, each
+    /// `None` if the policy does not record it.
     pub fn usage(&mut self, slot: Slot) -> (Option<u64>, Option<u32>) {
         let owner = self.entries.owner(slot);
         match self.policies.get((owner as usize).wrapping_sub(1)) {
@@ -642,7 +643,7 @@ where
     }
 
     /// Puts an entry that [`Shard::pop_expired`] returned back into the index under another
-    /// deadline. The owner does not change; the caller uses [`Shard::change`] if it must.
+    /// deadline. The owner stays the same; if it must change, the caller uses [`Shard::change`].
     pub fn reindex(&mut self, slot: Slot, deadline: Tick) {
         let shape = self.entries.shape(slot);
         assert!(shape.deadline.is_some());
@@ -657,9 +658,9 @@ where
         self.expiry.insert(cells, slot);
     }
 
-    /// Passes the own deadlines of at most `count` entries to `each`. If there are at most `count`
-    /// entries, all are examined, else a uniform sample. The sample is smaller than `count` if few
-    /// entries have a deadline. It has at least one deadline if the search finds any.
+    /// Passes the own deadlines of up to `count` entries to `each`. Examines all entries if there
+    /// are at most `count`, and a uniform sample otherwise. If few entries have a deadline, the
+    /// sample is smaller than `count`, but it has at least one deadline if the search finds any.
     pub fn sample_deadlines(&self, count: usize, mut each: impl FnMut(Tick)) {
         if self.entries.own_deadlines() == 0 {
             return;

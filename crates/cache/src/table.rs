@@ -6,18 +6,18 @@
 //! ```
 //!
 //! A key is stored in its home bucket or, if that is full, in one of the next buckets of the same
-//! subtable. Each bucket counts the keys that passed over it, so a search ends at the first bucket
-//! with a count of zero. The scheme is that of F14 (Bronson and Shi, "Open-sourcing F14 for faster,
-//! more memory-efficient hash tables", 2019).
+//! subtable. Each bucket counts the keys that have overflowed past it, so that a search ends at the
+//! first bucket with a count of zero. The scheme comes from F14 (Bronson and Shi, "Open-sourcing
+//! F14 for faster, more memory-efficient hash tables", 2019).
 //!
 //! A full subtable splits in two by one more bit of the prefix (extendible hashing: Fagin,
-//! Nievergelt, Pippenger and Strong, TODS 1979). So growth is one bounded step, and there are never
-//! two copies of the whole table.
+//! Nievergelt, Pippenger and Strong, TODS 1979). Growth is therefore one bounded step, and there
+//! are never two copies of the whole table.
 //!
-//! Hashes are uniform, so all subtables of a table fill at about the same time, and one table alone
+//! Hashes are uniform, so all subtables of a table fill at about the same time, and a single table
 //! costs between 5.9 and 11.9 bytes per key. The tables of a keyspace are therefore *staggered*:
-//! each has subtables of another size, between 64 and 128 buckets. The sum over all tables stays
-//! near the mean of 8.6 bytes per key at every number of keys.
+//! each has subtables of a different size, between 64 and 128 buckets. The sum over all tables
+//! stays near the mean of 8.6 bytes per key for any number of keys.
 //!
 //! The table does not see keys. The host compares them and hashes them again.
 
@@ -25,12 +25,13 @@ use policy::Slot;
 
 const WAYS: usize = 12;
 const BUCKETS_MIN: usize = 64;
-/// Tenths of a subtable's ways that are in use when it splits.
+/// Tenths of a subtable's ways in use at which it splits.
 const FULL_TENTHS: usize = 9;
-/// Tenths of one subtable's ways that the slots of two subtables may fill when these are merged.
+/// Tenths of one subtable's ways that the slots of two subtables may fill for a merge.
 const MERGE_TENTHS: usize = 6;
-/// The same limit for [`Table::shrink`]. It is higher because nothing waits for that work, and
-/// lower than the fill at which a subtable splits, so that the two do not alternate.
+/// Like [`MERGE_TENTHS`], but for [`Table::shrink`]. It is higher because nothing waits for that
+/// work, and lower than the fill at which a subtable splits, so that splits and merges do not
+/// alternate.
 const SHRINK_TENTHS: usize = 8;
 /// Maximum prefix bits of a directory: 2^20 subtables, at least 700 million keys per table.
 const DEPTH_MAX: u8 = 20;
@@ -82,7 +83,7 @@ struct SubTable {
     prefix: u32,
 }
 
-/// Number of buckets by which the prefetch of keys precedes their use in a split.
+/// Number of buckets by which prefetching is ahead of the use of keys in a split.
 const PREFETCHED_BUCKETS: usize = 2;
 
 /// Position of a scan, which stays valid while subtables split and merge: every key before it has
@@ -102,7 +103,7 @@ pub struct Table {
     depth: u8,
     buckets: usize,
     len: usize,
-    /// Number of subtables of each depth. The directory is halved when none has the full depth.
+    /// Number of subtables at each depth. The directory is halved when none has the full depth.
     by_depth: [u32; DEPTH_MAX as usize + 1],
     /// Number of the subtable that [`Table::shrink`] examines next.
     swept: u32,
@@ -253,15 +254,15 @@ impl Table {
         }
     }
 
-    /// Examines up to `steps` subtables and merges at most one of them, at most 1,200 keys. Returns
-    /// whether another call may merge more.
+    /// Examines up to `steps` subtables and merges at most one of them, with up to 1,200 keys.
+    /// Returns whether another call may merge more.
     ///
-    /// Nothing is examined while the subtables of the greatest depth are, by the expected share of
-    /// keys, as full as after a split. The mean of all subtables would not do: it rises with every
-    /// merge, so that about half of the pairs would stay unmerged.
+    /// Nothing is examined while the subtables of the greatest depth are as full as after a split,
+    /// judging by the expected share of keys. The mean over all subtables would be misleading: it
+    /// rises with every merge, so that about half of the pairs would stay unmerged.
     ///
-    /// A removal merges the subtable of its key. If its other half is split further at that time,
-    /// it remains, and when it is empty no removal examines it again.
+    /// A removal merges the subtable of its key. If the other half is split further at that time,
+    /// the subtable remains, and once it is empty no removal examines it again.
     pub fn shrink(&mut self, steps: u32, hash_of: impl Fn(Slot) -> u64) -> bool {
         let sparse = self.buckets * WAYS * SHRINK_TENTHS / 20;
         for _ in 0..steps {
@@ -328,8 +329,8 @@ impl Table {
         }
     }
 
-    /// Merges a subtable with its other half if the slots of both fill at most this number of
-    /// tenths of one. Returns whether it did.
+    /// Merges a subtable with its other half if the slots of both fill at most this many tenths of
+    /// one subtable. Returns whether they were merged.
     fn merge(&mut self, number: u32, tenths: usize, hash_of: impl Fn(Slot) -> u64) -> bool {
         let SubTable {
             depth,
@@ -369,7 +370,7 @@ impl Table {
         true
     }
 
-    /// Removes a subtable to which no directory entry refers. The last subtable gets its number.
+    /// Removes a subtable without directory entries. The last subtable gets its number.
     fn remove_subtable(&mut self, number: u32) {
         self.subtables.swap_remove(number as usize);
         if let Some(SubTable { depth, prefix, .. }) = self.subtables.get(number as usize) {
@@ -382,8 +383,8 @@ impl Table {
         }
     }
 
-    /// Returns the slot at a random position (a way of a bucket), which `random` selects; every
-    /// slot is equally likely. Returns `None` if the position is free.
+    /// Returns the slot at the position (a way of a bucket) selected by `random`; every slot is
+    /// equally likely. Returns `None` if the position is free.
     pub fn sample(&self, random: u64) -> Option<Slot> {
         let subtable = &self.subtables[((random >> 32) as usize * self.subtables.len()) >> 32];
         let way = ((random & 0xffff_ffff) as usize * self.buckets * WAYS) >> 32;
@@ -392,8 +393,8 @@ impl Table {
     }
 
     /// Passes all slots whose home is one bucket to `each`. Slots of neighbouring buckets may be
-    /// among them; the host compares their `home` and skips them. Returns the next position; `None`
-    /// at the end.
+    /// passed as well; the host compares their `home` and skips them. Returns the next position, or
+    /// `None` at the end.
     pub fn scan(&self, at: Position, mut each: impl FnMut(Slot)) -> Option<Position> {
         let home = at.bucket as usize;
         if home >= self.buckets {
@@ -464,7 +465,7 @@ impl SubTable {
         (self.count as usize) < self.buckets.len() * WAYS
     }
 
-    /// Puts a slot into the first free way from `home` on. There must be one.
+    /// Puts a slot into the first free way at or after `home`. There must be one.
     fn place(&mut self, home: usize, tag: u8, slot: Slot) {
         debug_assert!(tag != 0);
         debug_assert!(self.has_room());
@@ -510,8 +511,8 @@ impl SubTable {
         unreachable!("the slot must be in the table");
     }
 
-    /// Decrements the overflow counts of the buckets between the home of a key and the bucket `at`
-    /// that held it.
+    /// Decrements the overflow counts of the buckets from a key's home up to the bucket `at` that
+    /// held it.
     fn decrement_overflow(&mut self, home: usize, at: usize) {
         let mut bucket = home;
         while bucket != at {

@@ -7,10 +7,11 @@ pub trait Outside {
     /// Returns the number of bytes that the value occupies on the heap.
     fn heap_bytes(&self) -> usize;
     /// Returns the entry's own deadline if the value stores it. The outer `None` means that the
-    /// value does not store it; the inner `None` means that it stores that the entry has none.
+    /// value does not store it; the inner `None` means that the value records that the entry has
+    /// none.
     ///
-    /// Only a value whose parts have deadlines stores the entry's own deadline, because the entry
-    /// is then in the expiry index under the earliest deadline of all. For every other value, the
+    /// Only a value whose parts have deadlines stores the entry's own deadline, because the expiry
+    /// index then holds the entry under the earliest deadline of all. For all other values, the
     /// indexed deadline is the entry's own.
     fn embedded_deadline(_value: &Value<'_, Self>) -> Option<Option<Tick>>
     where
@@ -18,7 +19,8 @@ pub trait Outside {
     {
         None
     }
-    /// Frees about `steps` parts of a value that is no longer used. Returns whether parts are left.
+    /// Frees about `steps` parts of a value that is no longer used. Returns whether any parts are
+    /// left.
     fn dismantle(&mut self, _steps: u32) -> bool {
         false
     }
@@ -36,7 +38,7 @@ pub enum Value<'a, O> {
 /// Value to be stored in an entry.
 #[derive(Debug)]
 pub enum NewValue<'a, O> {
-    /// Keeps the present value of the entry.
+    /// Keeps the entry's current value.
     Same,
     /// Bytes, at most [`crate::INLINE_VALUE_MAX`], with the caller's tag (1–14).
     Inline(u8, &'a [u8]),
@@ -59,8 +61,8 @@ impl<O: Outside> NewValue<'_, O> {
         self.len() == 0
     }
 
-    /// Returns the entry's own deadline as the new value stores it, see
-    /// [`Outside::embedded_deadline`]; `None` for [`NewValue::Same`].
+    /// Returns the entry's own deadline as stored in the new value; see
+    /// [`Outside::embedded_deadline`]. Returns `None` for [`NewValue::Same`].
     #[inline]
     pub fn embedded_deadline(&self) -> Option<Option<Tick>> {
         match self {

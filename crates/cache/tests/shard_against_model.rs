@@ -1,6 +1,6 @@
-//! Random operations on a [`Shard`] of packed entries against a plain map. The policy and the index
-//! audit their host: every call must name an entry of which they were notified, no call may be
-//! missing, and their bits in an entry must be unchanged.
+//! Random operations on a [`Shard`] of packed entries, compared with a plain map. The policy and
+//! the index audit their host: every call must name an entry of which they were notified, no call
+//! may be missing, and their bits in an entry must be unchanged.
 
 use cache::{NewValue, Outside, PackedEntries, Scope, Shard, Value};
 use policy::{Admit, Budget, Cells, Due, Eviction, ExpiryIndex, Facts, OnHit, Policy, Slot, Tick};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// FIFO by a plain list. Its bits are a stamp that is compared at every call.
+/// FIFO as a plain list. Its bits are a stamp that is compared at every call.
 struct AuditPolicy {
     order: Vec<(Slot, u8)>,
     weights: HashMap<Slot, u32>,
@@ -95,7 +95,7 @@ impl Policy for AuditPolicy {
     }
 }
 
-/// An exact index by plain maps. Its bits are a stamp.
+/// An exact index made of plain maps. Its bits are a stamp.
 struct AuditIndex {
     by_slot: RefCell<HashMap<Slot, (Tick, u64)>>,
     next: u64,
@@ -206,8 +206,8 @@ impl Outside for Large {
     }
 }
 
-/// Embedded deadline of a value of this length: some have parts with deadlines, and some of those a
-/// deadline of the whole.
+/// Returns the embedded deadline of a value of this length. Some lengths represent values whose
+/// parts have deadlines, and some of these also embed the entry's own deadline.
 fn kept(len: usize) -> Option<Option<Tick>> {
     match len % 8 {
         3 | 5 => Some(None),
@@ -216,7 +216,8 @@ fn kept(len: usize) -> Option<Option<Tick>> {
     }
 }
 
-/// Indexed deadline of an entry with a value of this length. The deadline of the parts comes soon.
+/// Returns the indexed deadline of an entry with a value of this length. The parts' deadline comes
+/// soon.
 fn filed(len: usize, own: Option<u64>) -> Option<u64> {
     own.or(kept(len).map(|_| 2000))
 }
@@ -265,7 +266,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Some keys are longer than a block can hold.
+/// Returns the bytes of a key. Some keys are longer than a block can hold.
 fn key_bytes(key: u16) -> Vec<u8> {
     let mut bytes = format!("key:{key}").into_bytes();
     if key.is_multiple_of(11) {

@@ -1,8 +1,8 @@
-//! The list of policies that learn, and any policy by its name.
+//! The list of learning policies, and any policy by name.
 //!
 //! A policy is a file in `evict/` and a line in `learned_policies!` below. The line gives its name
-//! in [`LearnedSpec`] and so in [`Spec`] (`--policy`), its case in [`Spec::visit`], and its row in
-//! [`POLICIES`].
+//! in [`LearnedSpec`], and thereby in [`Spec`] (`--policy`), its case in [`Spec::visit`], and its
+//! row in [`POLICIES`].
 
 use crate::boosted::Maker;
 use crate::evict;
@@ -14,7 +14,7 @@ use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 
-/// Passes the list of all policies that learn to another macro.
+/// Passes the list of all learning policies to another macro.
 macro_rules! learned_policies {
     ($use:ident) => {
         $use! {
@@ -28,7 +28,7 @@ macro_rules! learned_policies {
 
 macro_rules! define_any {
     ($($name:ident = $policy:ty,)+) => {
-        /// Every policy that learns.
+        /// All learning policies.
         pub const POLICIES: &[About] = &[$(About {
             name: <$policy as Policy>::NAME,
             aliases: <$policy as Policy>::ALIASES,
@@ -37,7 +37,7 @@ macro_rules! define_any {
             knobs: <<$policy as Policy>::Config as Knobs>::KNOBS,
         },)+];
 
-        /// A policy that learns, with its knobs.
+        /// A learning policy with its knobs.
         #[derive(Clone, Debug, PartialEq)]
         #[expect(missing_docs, reason = "the variants are the policies, whose files document them")]
         pub enum LearnedSpec {
@@ -45,7 +45,7 @@ macro_rules! define_any {
         }
 
         impl LearnedSpec {
-            /// Returns this policy with models that `maker` creates.
+            /// Returns this policy with models created by `maker`.
             pub fn with_maker(&self, maker: Maker) -> LearnedSpec {
                 let mut spec = self.clone();
                 match &mut spec {
@@ -76,8 +76,8 @@ macro_rules! define_any {
             }
         }
 
-        /// Returns a policy's statistics of trainings and predictions; `None` if the policy is not
-        /// in this list or does not learn.
+        /// Returns a policy's training and prediction statistics, or `None` if the policy is not in
+        /// this list or does not learn.
         pub fn lessons_of(policy: &dyn Any) -> Option<LearningStats> {
             $(if let Some(policy) = policy.downcast_ref::<$policy>() {
                 return policy.learning_stats();
@@ -112,8 +112,8 @@ macro_rules! define_any {
 }
 learned_policies!(define_any);
 
-/// Returns the names and aliases of all policies: first the policies that do not learn, then the
-/// policies that do.
+/// Returns the names and aliases of all policies: first those that do not learn, then those that
+/// do.
 pub fn names() -> impl Iterator<Item = &'static str> {
     policy::any::names().chain(POLICIES.iter().flat_map(About::names))
 }
@@ -144,7 +144,7 @@ impl Spec {
         }
     }
 
-    /// Returns this policy; if it learns, with models that `maker` creates.
+    /// Returns this policy. If it learns, `maker` creates its models.
     pub fn with_maker(&self, maker: Maker) -> Spec {
         match self {
             Spec::Plain(spec) => Spec::Plain(spec.clone()),

@@ -1,18 +1,18 @@
-//! Regression by gradient-boosted trees, which a library trains and this file evaluates.
+//! Regression by gradient-boosted trees, trained by a library and evaluated by this file.
 //!
 //! The library is `forust-ml`. It runs on the caller's thread and adds in a fixed order, so that
-//! results are the same on every machine. Evaluation has the same property. Predictions walk a
-//! compact copy of the trees, because the library's own `predict` needs the rows as columns of
-//! `f64` and follows pointers. With it, predicting all groups every few thousand requests would
-//! cost more than everything else that a policy does.
+//! results are the same on every machine. So does the evaluation. Predictions walk a compact copy
+//! of the trees, because the library's own `predict` needs the rows as columns of `f64` and follows
+//! pointers. With it, predicting all groups every few thousand requests would cost more than
+//! everything else a policy does.
 
 use crate::regressor::{Regressor, Rows, TrainError};
 use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix};
 use std::fmt;
 
-/// Parameters for growing trees. The defaults are XGBoost's, which the papers use, except for the
-/// number of trees.
+/// Parameters for growing trees. The defaults are those of XGBoost, as in the papers, except for
+/// the number of trees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boosting {
     /// Number of trees.
@@ -39,13 +39,13 @@ impl Default for Boosting {
     }
 }
 
-/// Maximum number of distinct values of a feature that the training distinguishes.
+/// Maximum number of distinct values of a feature in training.
 const BINS: u16 = 256;
 
 /// Inner node or leaf of a tree.
 ///
-/// A leaf's children are the leaf itself, because no feature reaches its threshold. Therefore every
-/// walk takes as many steps as the tree is deep, without a branch, and several walks can overlap.
+/// A leaf is its own child, because no feature reaches its threshold. Every walk therefore takes as
+/// many steps as the tree is deep, without a branch, and several walks can overlap.
 /// ```text
 /// threshold 4 | feature 4 | below 4      from the threshold on, the walk goes to below + 1
 /// ```
@@ -70,17 +70,17 @@ pub struct Boosted {
     boosting: Boosting,
     trees: Vec<Tree>,
     nodes: Vec<Node>,
-    /// For each node, the amount that it adds to the prediction if it is a leaf.
+    /// For each node, the amount it adds to the prediction if it is a leaf.
     leaves: Vec<f64>,
-    /// Mean of the targets. The trees predict the difference from it in units of `scale`.
+    /// Mean of the targets. The trees predict the deviation from it in units of `scale`.
     mean: f64,
     scale: f64,
     /// Number of features per row; 0 before the first training.
     width: usize,
 }
 
-/// Number of rows that are evaluated together. Their walks overlap, although each step of a walk
-/// depends on the step before.
+/// Number of rows evaluated together. Their walks overlap, although each step of a walk depends on
+/// the previous one.
 const AT_ONCE: usize = 8;
 
 impl Boosted {
@@ -115,7 +115,7 @@ impl Boosted {
         library
     }
 
-    /// Copies the trees of the library. A tree with a single leaf adds the same amount to all rows.
+    /// Copies the library's trees. A tree with a single leaf adds the same amount to all rows.
     fn take(&mut self, grown: &[forust_ml::tree::Tree]) {
         self.trees.clear();
         self.nodes.clear();
@@ -185,8 +185,8 @@ impl Boosted {
 }
 
 /// Returns the mean and the standard deviation of the targets. The library receives targets divided
-/// by their standard deviation, because it squares them in `f32`, and a target may be as small as
-/// one over a day times a megabyte.
+/// by their standard deviation: it squares them in `f32`, and a target may be as small as one over
+/// a day times a megabyte.
 fn mean_and_spread(targets: &[f32]) -> (f64, f64) {
     let count = targets.len() as f64;
     let mean = targets.iter().map(|&target| f64::from(target)).sum::<f64>() / count;
@@ -268,8 +268,8 @@ impl Regressor for Boosted {
     }
 }
 
-/// Function that creates a regressor for a policy. A host with a clock passes one that measures
-/// times.
+/// Function that creates a regressor for a policy. A host with a clock passes one that measures how
+/// long it takes.
 #[derive(Clone, Copy)]
 pub struct Maker(pub fn(&Boosting) -> Box<dyn Regressor>);
 
@@ -279,7 +279,7 @@ impl Default for Maker {
     }
 }
 
-/// All makers are equal, because the text of a policy does not mention its maker.
+/// All makers are equal, because a policy's text does not mention its maker.
 impl PartialEq for Maker {
     fn eq(&self, _other: &Maker) -> bool {
         true

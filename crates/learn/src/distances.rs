@@ -1,7 +1,7 @@
-//! A regression of the time until an object's next request, with the batch of labels on which it is
-//! trained next: what LRB and 3L-Cache learn.
+//! Regression of the time until an object's next request, with the batch of labels for its next
+//! training. LRB and 3L-Cache learn it.
 //!
-//! Distances are counted in requests, and learned by their logarithms.
+//! Distances are counted in requests, and their logarithms are learned.
 
 use crate::stats::LearningStats;
 use crate::{Boosting, Maker, Regressor, Rows};
@@ -36,7 +36,7 @@ pub(crate) struct Distances {
     batch: usize,
     rows: Rows,
     labels: Vec<f32>,
-    /// Rows of the entries that are compared, and their predictions.
+    /// Rows of the entries being compared, and their predictions.
     compared_rows: Rows,
     compared: Vec<f32>,
     pub stats: LearningStats,
@@ -64,8 +64,8 @@ impl Distances {
         self.labels.len() >= self.batch
     }
 
-    /// Adds a label to the batch. Labels beyond it are dropped, so that all labels of a batch
-    /// come from one period.
+    /// Adds a label to the batch. Labels that exceed the batch are dropped, so that all labels of a
+    /// batch come from one period.
     pub fn add<const WIDTH: usize>(&mut self, row: impl FnOnce() -> [f32; WIDTH], distance: u64) {
         if !self.is_full() {
             self.rows.push(&row());
@@ -73,8 +73,8 @@ impl Distances {
         }
     }
 
-    /// Trains on the batch, at the request of number `now`. On an error the previous model is kept,
-    /// and the batch is dropped.
+    /// Trains on the batch at the request numbered `now`. After an error, the previous model is
+    /// kept and the batch is dropped.
     pub fn train(&mut self, now: u64) {
         match self.model.train(&self.rows, &self.labels) {
             Ok(()) => {
@@ -103,7 +103,7 @@ impl Distances {
     }
 
     /// Returns the statistics of a policy that occupies `bytes`. Its rows begin with the age and
-    /// `gaps` gaps, all of which have one name.
+    /// `gaps` gaps, which share one name.
     pub fn stats(&self, names: &[&'static str], gaps: usize, bytes: usize) -> LearningStats {
         let mut stats = self.stats.clone();
         stats.learning_bytes = bytes as u64;
@@ -131,7 +131,7 @@ impl Distances {
 }
 
 /// Returns the natural logarithm of a number of at least 1. It uses only sums and products, because
-/// the results of standard libraries may differ in the last bit between machines.
+/// standard libraries may differ in the last bit between machines.
 pub(crate) fn logarithm(number: u64) -> f32 {
     debug_assert!(number > 0);
     let exponent = number.ilog2();
@@ -156,11 +156,11 @@ pub(crate) mod tests {
     use std::cell::RefCell;
 
     thread_local! {
-        /// Rows and targets, as bits, with which the recorders of this test were trained.
+        /// Rows and targets, as bits, on which this test's recorders were trained.
         static RECORDED: RefCell<Vec<(Vec<u32>, u32)>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Regressor that records its trainings, and predicts each row's age as its distance.
+    /// Regressor that records its trainings and predicts each row's age as its distance.
     struct Recorder {
         is_trained: bool,
     }
@@ -208,8 +208,7 @@ pub(crate) mod tests {
         (chance.unit() * chance.unit() * 60.0) as u64
     }
 
-    /// Returns keys of which one half is for 80 objects, and the other half for objects requested
-    /// once.
+    /// Returns keys, half of which belong to 80 objects and half to objects requested only once.
     pub(crate) fn half_useful(count: u64) -> Vec<u64> {
         let mut chance = Chance::new(5);
         let mut draw = |index| match chance.below(2) {
@@ -235,7 +234,7 @@ pub(crate) mod tests {
         (hits, trial)
     }
 
-    /// Checks that an untrained policy evicts what LRU does, and returns the policy.
+    /// Checks that an untrained policy evicts in the same order as LRU, and returns the policy.
     pub(crate) fn is_lru<P: Policy>(config: &P::Config) -> P {
         let mut learner = Trial::<P>::new(20, config, 1);
         let mut lru = Trial::<Lru>::new(20, &(), 1);

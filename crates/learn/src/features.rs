@@ -28,12 +28,12 @@ pub struct Totals {
     pub writes: u64,
 }
 
-/// Factor by which a group's weight in the means decreases with each later group: one half after
+/// Factor by which a group's weight in the means shrinks with each later group: to one half after
 /// eight groups.
 const DECAY: f64 = 0.917;
 
-/// Rates of the cache while the last groups were written, as weighted means. A single group of
-/// sixty entries would give too few counts, and may begin and end within the same second of a clock
+/// Rates of the cache while the most recent groups were written, as weighted means. A single group
+/// of sixty entries would give too few counts, and may begin and end within one second of a clock
 /// that counts whole seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Window {

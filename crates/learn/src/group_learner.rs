@@ -1,5 +1,5 @@
-//! Learner of the utility of an engine's groups: the part of GL-Cache outside the engine. It is
-//! experimental, like the engine's eviction `gl-cache`.
+//! Learner of the utility of an engine's groups: the part of GL-Cache that is outside of the
+//! engine. It is experimental, like the engine's eviction `gl-cache`.
 //!
 //! The host reports the work of the cache. The learner samples groups as they are written, trains
 //! when that is due, and ranks groups when the engine has used up the previous ranking. Each of
@@ -11,10 +11,10 @@
 //! is learned. (`mayfly` assigns a request rate to traces without timestamps.)
 //!
 //! # Validation
-//! The newest quarter of the samples is held out of a training. If the model's predictions for it
+//! Each training holds out the newest quarter of the samples. If the model's predictions for them
 //! have a rank correlation below [`CORRELATION_MIN`] with the observed utilities, the model fails:
 //! the previous model's ranking is withdrawn, and nothing is ranked until a training succeeds.
-//! Meanwhile the engine evicts without a ranking.
+//! Until then, the engine evicts without a ranking.
 
 use crate::boosted::{Boosting, Maker};
 use crate::features::{FEATURES, Totals, Window};
@@ -28,7 +28,7 @@ use policy::parts::chance::Chance;
 
 /// Minimum number of samples for a training. With fewer, the model predicts badly.
 const SAMPLES_MIN: usize = 128;
-/// Number of samples wanted while as many groups are written as the cache holds. If that is only a
+/// Number of samples to take while as many groups are written as the cache holds. If that is only a
 /// few groups, several samples are taken at a time.
 const SAMPLES_WANTED: u64 = 256;
 const DRAWS_MIN: u64 = 2;
@@ -36,11 +36,12 @@ const DRAWS_MAX: u64 = 8;
 /// Maximum number of missed calls of `sample` that are made up for. Older groups are no longer
 /// sampled.
 const BEHIND_MAX: u64 = 8;
-/// Divisor of the samples that gives the number held out for validation.
+/// Reciprocal of the share of samples held out for validation.
 const HELD_OUT_PART: usize = 4;
 /// Minimum rank correlation of a valid model.
 pub const CORRELATION_MIN: f64 = 0.1;
-/// Factor by which a ranking names more groups than are evicted before the next one is requested.
+/// Ratio of the number of groups that a ranking names to the number evicted before the next ranking
+/// is requested.
 const AHEAD: usize = 2;
 
 /// Returns the number of groups to sample at once.
@@ -53,7 +54,7 @@ fn draws(groups: &impl Groups) -> u64 {
 pub struct GroupLearnerConfig {
     /// Interval between two trainings.
     pub interval: Interval,
-    /// Share of the groups that are evicted before all groups are ranked again.
+    /// Share of the groups evicted before all groups are ranked again.
     pub fraction: f32,
     /// Seed for the choice of sampled groups.
     pub seed: u64,
@@ -89,11 +90,11 @@ pub struct GroupLearner {
     regressor: Box<dyn Regressor>,
     /// Whether the current model passed the validation on held-out samples.
     is_valid: bool,
-    /// Whether the current model has not ranked yet, so that the previous model's ranking is still
-    /// in use.
+    /// Whether the current model has not ranked yet, in which case the previous model's ranking is
+    /// still in use.
     is_new: bool,
-    /// Number of groups begun at the time of a ranking that found no group to name. No further
-    /// ranking is made until another group is begun.
+    /// Number of groups begun when a ranking found no group to name. No further ranking is made
+    /// until another group is begun.
     named_none: Option<u64>,
     schedule: Schedule,
     window: Window,
@@ -106,7 +107,7 @@ pub struct GroupLearner {
     drawn: u64,
     /// Number of groups begun at the last training.
     trained: u64,
-    /// Number of groups that are begun between two draws of samples.
+    /// Number of groups begun between two draws of samples.
     stride: u64,
     learning_stats: LearningStats,
     learned_at: Option<Tick>,
@@ -154,8 +155,8 @@ impl GroupLearner {
         learning_stats
     }
 
-    /// Returns the comparison of the last model's predictions for held-out samples with the
-    /// observed utilities.
+    /// Returns the last model's predictions for held-out samples, compared with the observed
+    /// utilities.
     pub fn held_out(&self) -> Option<&HeldOut> {
         self.held_out.as_ref()
     }
@@ -172,7 +173,7 @@ impl GroupLearner {
             + self.predictions.capacity() * size_of::<f32>()
     }
 
-    /// Reports the counters of the cache. Groups begun from now on store the present rates as
+    /// Reports the counters of the cache. Groups begun from now on store the current rates as
     /// features.
     pub fn observe(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         let extent = groups.extent();
@@ -194,12 +195,12 @@ impl GroupLearner {
         }
     }
 
-    /// Returns true if groups were written from which no sample was drawn yet.
+    /// Returns true if groups were written since samples were last drawn.
     pub fn wants_samples(&self) -> bool {
         self.seen - self.drawn >= self.stride
     }
 
-    /// Samples a few groups, so few that the call is short.
+    /// Samples a few groups, which keeps the call short.
     pub fn sample(&mut self, groups: &impl Groups, now: Tick) {
         let oldest = self.seen.saturating_sub(self.stride * (BEHIND_MAX - 1));
         self.drawn = (self.drawn + self.stride).max(oldest).min(self.seen);
@@ -270,7 +271,7 @@ impl GroupLearner {
         self.is_valid && is_wanted && self.named_none != Some(self.seen)
     }
 
-    /// Ranks all groups and passes the least useful to the engine.
+    /// Ranks all groups and passes the least useful ones to the engine.
     pub fn rank<G: Groups>(&mut self, groups: &G, now: Tick) {
         let mut names: Vec<G::Name> = Vec::new();
         self.rows.clear();
@@ -295,7 +296,7 @@ impl GroupLearner {
         groups.rank(&least, quota);
     }
 
-    /// Samples, trains and ranks, whatever is due.
+    /// Samples, trains and ranks as far as each is due.
     pub fn do_due_work(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         self.observe(groups, totals_now);
         while self.wants_samples() {

@@ -57,7 +57,7 @@ fn order(values: &[f32]) -> Vec<usize> {
     order
 }
 
-/// Returns the rank of each row. Rows with equal values share the mean of their ranks.
+/// Returns the rank of each row. Rows with equal values share their mean rank.
 fn ranks(values: &[f32]) -> Vec<f64> {
     let mut ranks = vec![0.0; values.len()];
     let mut before = 0;

@@ -1,12 +1,12 @@
-//! Eviction policies that learn, and the regression that they use.
+//! Eviction policies that learn, and the regression they use.
 //!
-//! Each policy implements the `Policy` trait of the crate `policy`, so that the same hosts run it.
-//! The policies are in a separate crate because the regression is an external library, while
-//! `policy` has no dependencies.
+//! Each policy implements the `Policy` trait of the crate `policy` and runs in the same hosts. The
+//! policies are in a separate crate because the regression is an external library, while `policy`
+//! has no dependencies.
 //!
 //! This crate has no clock, random source, threads or files. A policy trains in
 //! [`policy::Policy::evict`], on its host's thread, and counts trainings and predictions. A host
-//! with a clock measures the time that they take.
+//! with a clock measures how long they take.
 //!
 //! Start with `regressor.rs`, the interface between policies and models. `any.rs` lists the
 //! policies. `group_learner.rs` learns the utility of groups for an engine that evicts by itself

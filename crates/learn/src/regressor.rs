@@ -1,8 +1,8 @@
 //! Interface between policies and models: rows of features as input, and one number per row as
 //! output.
 //!
-//! It is deliberately narrow: no classes, weights, missing values or validation. Therefore any
-//! regression can be used without changing the policies, and a test can use its own model.
+//! It is deliberately narrow: no classes, weights, missing values or validation. Any regression can
+//! therefore be used without changing the policies, and a test can use its own model.
 
 use std::fmt;
 
@@ -23,8 +23,8 @@ impl Rows {
         }
     }
 
-    /// Appends a row. NaN becomes 0 and infinity the largest number, so that a rate over no time or
-    /// a mean of no values does no harm.
+    /// Appends a row. NaN becomes 0 and infinity becomes the largest number, so that a rate over no
+    /// time or a mean of no values does no harm.
     ///
     /// ```
     /// let mut rows = learn::Rows::new(2);
@@ -80,7 +80,7 @@ fn finite(value: f32) -> f32 {
     }
 }
 
-/// Reason why a training failed. The previous model stays in use.
+/// Reason why training failed. The previous model stays in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrainError {
     /// There are fewer than two rows.
@@ -114,8 +114,7 @@ pub trait Regressor: Send {
     /// Trains the model on rows and their target values.
     ///
     /// # Errors
-    /// Returns an error if the rows are too few or cannot be learned from. The previous model is
-    /// kept.
+    /// The rows are too few or cannot be learned from. The previous model is kept.
     fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), TrainError>;
     /// Returns true if a training has succeeded.
     fn is_trained(&self) -> bool;

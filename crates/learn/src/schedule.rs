@@ -1,4 +1,4 @@
-//! Schedule of the trainings of a group model, and of the samples that each training may use.
+//! Schedule of a group model's trainings, and of the samples that each training may use.
 
 use policy::Tick;
 
@@ -6,9 +6,9 @@ pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Number of days that the clock must run before [`Interval::Auto`] trains daily.
 const DAYS_BEFORE_DAILY: u64 = 3;
 /// Number of requests per held entry between two trainings of [`Interval::Auto`], until it trains
-/// daily. In about this time all entries are replaced once.
+/// daily. In about this time, all entries are replaced once.
 const REQUESTS_PER_ENTRY: u64 = 8;
-/// Divisor of the interval that gives the minimum age of a sample to be used.
+/// Divisor of the interval, which gives the minimum age of a usable sample.
 const MATURE: u64 = 4;
 
 /// Interval between two trainings of a model.
@@ -28,7 +28,7 @@ pub enum Interval {
 pub struct Schedule {
     interval: Interval,
     began_at: Tick,
-    /// Time and request count of the last training, or of the beginning.
+    /// Time and request count of the last training, or of the start.
     trained_at: (Tick, u64),
 }
 

@@ -1,10 +1,10 @@
 //! The entries that a snapshot has not saved yet.
 //!
-//! A snapshot is a consistent copy of all entries at one instant, made while they change. At the
-//! instant, all entries become unsaved; that takes constant time. The caller then walks them in the
-//! order of the arena ([`PackedEntries::next_unsaved`]), and saves an unsaved entry before it
-//! changes or removes it. Entries inserted later are never unsaved. An unsaved entry may move, by
-//! compaction or a change of its owner, and stays unsaved in its new slot.
+//! A snapshot is a consistent copy of all entries at one instant, made while they change. At that
+//! instant, all entries become unsaved, in constant time. The caller then walks them in arena order
+//! ([`PackedEntries::next_unsaved`]), and saves an unsaved entry before changing or removing it.
+//! Entries inserted later are never unsaved. An unsaved entry may move, through compaction or a
+//! change of owner, and stays unsaved in its new slot.
 //!
 //! ```text
 //! page       0 … 6      7 8          9 … last            later
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Without a bitmap, all entries of a page that the walk has not reached are unsaved. A page gets a
-//! bitmap of 4 KiB when the walk reaches it or when the first of its entries is saved, inserted or
-//! moved; the bitmap is freed when the walk has passed. If writes touch every page first, the
+//! 4 KiB bitmap when the walk reaches it, or earlier if one of its entries is saved, inserted or
+//! moved. The bitmap is freed once the walk has passed. If writes touch every page first, the
 //! bitmaps take 1/64 of the arena.
 
 use super::PackedEntries;
@@ -23,19 +23,19 @@ use crate::arena::{Arena, PAGE_WORDS};
 use crate::value::Outside;
 use policy::{Meta, Slot};
 
-/// One bit per granule of a page: an unsaved entry starts here.
+/// One bit per granule of a page, set where an unsaved entry starts.
 type Bitmap = Box<[u64; PAGE_WORDS]>;
 
 pub(crate) struct Unsaved {
-    /// Number that the caller has given to these entries.
+    /// Number that the caller gave to these entries.
     label: u8,
     bitmaps: Vec<Option<Bitmap>>,
-    /// Pages that have a bitmap and are not ahead of the walk.
+    /// Pages that have a bitmap and that the walk has reached.
     open: Vec<u32>,
     /// Word of the last open page's bitmap before which no bit is set.
     word: usize,
     next_page: u32,
-    /// Number of pages that the arena had at the instant of the snapshot.
+    /// Number of pages in the arena at the instant of the snapshot.
     end_page: u32,
 }
 
@@ -64,7 +64,7 @@ impl Unsaved {
         }
     }
 
-    /// Returns the bitmap of a page; creates it if it does not exist.
+    /// Returns the bitmap of a page, creating it if necessary.
     fn bitmap(&mut self, page: u32, arena: &Arena) -> &mut Bitmap {
         let is_ahead = self.is_ahead(page);
         if self.bitmaps.len() <= page as usize {
@@ -84,7 +84,7 @@ impl Unsaved {
         })
     }
 
-    /// Removes a live entry, which was saved or inserted.
+    /// Marks a live entry as not unsaved, because it was saved or inserted.
     pub fn remove(&mut self, slot: u32, arena: &Arena) {
         if self.contains(slot) {
             let (page, word, bit) = place(slot);
@@ -102,7 +102,7 @@ impl Unsaved {
         }
     }
 
-    /// Follows an entry that is moved. The block at `old` is still live.
+    /// Handles the move of an entry. The block at `old` must still be live.
     pub fn moved(&mut self, old: u32, new: u32, arena: &Arena) {
         if self.contains(old) {
             self.remove(old, arena);
@@ -151,7 +151,8 @@ fn place(slot: u32) -> (u32, usize, u64) {
 }
 
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
-    /// Makes all entries unsaved, in constant time. `label` is a number that the caller gives them.
+    /// Marks all entries as unsaved, in constant time. `label` is a number that the caller gives
+    /// them.
     pub fn begin_saving(&mut self, label: u8) {
         let pages = self.blocks.arena.page_count();
         self.unsaved = Some(Box::new(Unsaved::new(label, pages)));
@@ -162,7 +163,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.unsaved = None;
     }
 
-    /// Returns the label of the present snapshot; `None` if there is none, or if it has saved all
+    /// Returns the label of the current snapshot, or `None` if there is none or it has saved all
     /// entries.
     pub fn saving_label(&self) -> Option<u8> {
         self.unsaved.as_ref().map(|unsaved| unsaved.label)
@@ -183,8 +184,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         }
     }
 
-    /// Returns the next unsaved entry. The caller saves it and calls [`Self::mark_saved`]. Returns
-    /// `None` at the end, where saving ends.
+    /// Returns the next unsaved entry, which the caller saves and passes to [`Self::mark_saved`].
+    /// Returns `None` at the end, which ends saving.
     pub fn next_unsaved(&mut self) -> Option<Slot> {
         let next = self.unsaved.as_mut()?.next(&self.blocks.arena);
         if next.is_none() {

@@ -7,13 +7,14 @@ use crate::table::Position;
 use crate::value::{EmbeddedCounts, Outside};
 use policy::{Meta, Slot};
 
-/// Number of buckets that one call of a scan may visit whatever its count is, about 10 µs.
+/// Number of buckets that one call of a scan may always visit, about 10 µs, regardless of its
+/// count.
 const SCAN_BUCKETS_MIN: usize = 1024;
 
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
-    /// Passes about `count` live entries from the position `at` on to `each`. Returns the next
-    /// position; `None` at the end. An entry that is present during the whole scan is returned at
-    /// least once, whatever is inserted or removed meanwhile.
+    /// Passes about `count` live entries, beginning at position `at`, to `each`. Returns the next
+    /// position, or `None` at the end. An entry present during the whole scan is returned at least
+    /// once, regardless of what is inserted or removed meanwhile.
     pub fn scan(
         &self,
         mut at: Position,
@@ -38,8 +39,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         Some(at)
     }
 
-    /// Returns the entry at the place of the table that the random bits select; `None` if the place
-    /// is free.
+    /// Returns the entry at the table position selected by the random bits, or `None` if the
+    /// position is free.
     pub(crate) fn probe(&self, random: u64) -> Option<Slot> {
         self.table.sample(random)
     }
@@ -76,8 +77,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         None
     }
 
-    /// Returns the first live entry at or after slot `from` in the order of the arena; `None` at
-    /// the end. It is for work on every entry. An entry that moves meanwhile may be missed.
+    /// Returns the first live entry at or after slot `from` in arena order, or `None` at the end.
+    /// For work on every entry. An entry that moves meanwhile may be missed.
     pub fn walk(&self, from: u32) -> Option<Slot> {
         let mut at = from;
         loop {

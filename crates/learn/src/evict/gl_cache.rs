@@ -95,7 +95,7 @@ use samples::Samples;
 use trials::Trials;
 
 /// Minimum number of samples for a training. With fewer, the model predicts badly: with forty
-/// samples, it misses a third more on lirs_sprite than no model at all.
+/// samples, it misses a third more on lirs_sprite than without a model.
 const SAMPLES_MIN: usize = 128;
 /// Number of groups sampled each time a group is full.
 const DRAWS: usize = 2;
@@ -106,16 +106,16 @@ const GROUPS_MIN: usize = 200;
 /// GL-Cache. With `ORACLE`, the utility of groups is known from the future instead of predicted.
 pub struct GlCache<const ORACLE: bool = false> {
     groups: Groups,
-    /// Group that is being written, or [`NONE`].
+    /// Group being written, or [`NONE`].
     open: u32,
     /// Group from which the next search by age continues.
     hand: u32,
     held: usize,
     stage: Stage,
-    /// Groups that are being merged, oldest first.
+    /// Groups being merged, oldest first.
     merging: Vec<u32>,
-    /// Entries of the groups that are being merged. First they are sorted by value, highest last;
-    /// then only the victims remain, the next one last.
+    /// Entries of the groups being merged. They are first sorted by value, highest last; then only
+    /// the victims remain, with the next one last.
     examined: Vec<Examined>,
     /// Groups sorted by utility, least useful last.
     ranked: Vec<Ranked>,
@@ -154,7 +154,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.groups.len() > usize::from(self.open != NONE)
     }
 
-    /// Returns the group that is being written, or begins one.
+    /// Returns the group being written, or begins one.
     fn open(&mut self, facts: &impl Facts) -> u32 {
         if self.open == NONE {
             self.open = self.groups.add(NONE, self.group_size);
@@ -167,7 +167,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.open
     }
 
-    /// Ends the group that is being written, because it is full.
+    /// Closes the group being written, because it is full.
     fn close(&mut self, cells: &mut impl Cells<EntryState>) {
         self.window.group_filled(cells);
         self.open = NONE;
@@ -214,8 +214,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.groups.remove(id);
     }
 
-    /// Returns the next younger group. The search ends before the group that is being written;
-    /// otherwise it would stay at the young end and evict only new entries.
+    /// Returns the next younger group. The search ends before the group being written; otherwise it
+    /// would stay at the young end and evict only new entries.
     fn closed_after(&self, id: u32) -> u32 {
         match self.groups.at(id).next {
             next if next == self.open => NONE,
@@ -234,8 +234,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             && self.samples.older_than(mature) >= SAMPLES_MIN
     }
 
-    /// Returns the memory that learning takes, in bytes: what a cache that merges groups by age
-    /// would not need.
+    /// Returns the memory for learning in bytes, which a cache that merges groups by age would not
+    /// need.
     fn learning_bytes(&self) -> usize {
         self.groups.feature_bytes()
             + self.ranked.capacity() * size_of::<Ranked>()

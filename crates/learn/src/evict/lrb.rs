@@ -58,7 +58,7 @@ policy::knobs! {
     pub struct LrbKnobs {
         /// Memory window in requests; 0 derives it from `turns`.
         window: u64 = 0, 0 => 1_000_000_000_000;
-        /// Factor for a derived memory window, applied to the number of requests that filled the
+        /// Factor for a derived memory window: multiplies the number of requests that filled the
         /// cache.
         turns: f64 = 4.0, 0.1 => 1000.0;
         /// Number of labelled samples per training.
@@ -70,11 +70,10 @@ policy::knobs! {
     }
 }
 
-/// Number of an object's requests that are remembered: the time of the last one, and the gaps
-/// between them.
+/// Number of requests remembered per object: the time of the last one, and the gaps between them.
 const PAST: usize = 32;
-/// Number of request counters that decay with the distance. The first has a half-life of 2^10
-/// requests, and each other one twice the half-life of the previous one.
+/// Number of request counters that decay with distance. The first has a half-life of 2^10 requests,
+/// and each other one has twice the half-life of the previous one.
 const COUNTERS: usize = 10;
 const FIRST_HALVING_LOG: u32 = 10;
 /// Number of features per row: age, gaps, weight, requests within the window, and counters.
@@ -86,7 +85,7 @@ const FORGOTTEN_MAX: usize = 4;
 
 const _: () = assert!(WIDTH == 44, "as many features as the source has");
 
-/// LightGBM parameters of the source, as far as this crate's regression has them, too.
+/// LightGBM parameters from the source, where this crate's regression has them.
 const BOOSTING: Boosting = Boosting {
     trees: 32,
     depth: 6,
@@ -139,7 +138,7 @@ struct Object {
     /// Number of the object's last request.
     last: u64,
     weight: u32,
-    /// Slot of the object's entry while it is cached.
+    /// Slot of the object's entry, if it is cached.
     slot: Option<Slot>,
     /// Index of the object in `known`.
     place: u32,
@@ -216,8 +215,8 @@ pub struct Lrb {
     numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
     /// Indexes of the objects from which samples are drawn.
     known: Vec<u32>,
-    /// Cached objects, by the number of their last request. `gone` has the objects that are only
-    /// remembered.
+    /// Cached objects by the number of their last request. `gone` contains the objects that are
+    /// only remembered.
     cached: BTreeMap<u64, u32>,
     gone: BTreeMap<u64, u32>,
     /// Number of requests so far.
@@ -226,7 +225,7 @@ pub struct Lrb {
     window: Option<u64>,
     /// Entries drawn for the current eviction.
     drawn: Vec<u32>,
-    /// Number of entries that are still to be drawn for the current eviction.
+    /// Number of entries left to draw for the current eviction.
     undrawn: u16,
     chance: Chance,
     config: LrbKnobs,
@@ -277,7 +276,7 @@ impl Lrb {
         self.vacant.push(number);
     }
 
-    /// Counts a request for an object: labels the object's samples, and samples a random object.
+    /// Counts a request for an object: labels the object's samples and samples a random object.
     fn request(&mut self, number: u32) {
         self.now += 1;
         let now = self.now;
@@ -319,7 +318,7 @@ impl Lrb {
         }
     }
 
-    /// Labels the samples of an object whose window has passed without a request, and drops the
+    /// Labels the samples of an object that was not requested for a whole window, and drops the
     /// object.
     fn give_up(&mut self, number: u32) {
         let window = self.window.expect("something was evicted");

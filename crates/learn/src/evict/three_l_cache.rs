@@ -71,13 +71,13 @@ policy::knobs! {
     }
 }
 
-/// Number of labels of which one is used, once a model is trained.
+/// Reciprocal of the share of labels used once a model is trained.
 const LABELS_PER_ROW: u64 = 4;
 /// Maximum number of remembered objects that one request drops.
 const FORGOTTEN_MAX: usize = 4;
 /// Number of requests before the policy decides whether to remember more objects.
 const REQUESTS_PER_HISTORY: u64 = 1_000_000;
-/// LightGBM parameters of the source, as far as this crate's regression has them, too.
+/// LightGBM parameters from the source, where this crate's regression has them.
 const BOOSTING: Boosting = Boosting {
     trees: 16,
     depth: 6,
@@ -92,8 +92,7 @@ const FEATURES: [&str; 4] = ["age", "gaps", "size", "requests"];
 /// Knobs of [`ThreeLCache`], and the function that creates its model.
 pub type ThreeLCacheConfig = DistancesConfig<ThreeLCacheKnobs>;
 
-/// Counts of requests since the history was last full, which decide whether the history becomes
-/// longer.
+/// Request counts since the history was last full, which decide whether the history becomes longer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     requests: u64,
@@ -111,11 +110,11 @@ pub struct ThreeLCache {
     queue: Chain,
     /// Cached objects in no order, for random draws.
     cached: Vec<u32>,
-    /// Evicted objects, oldest first; [`NONE`] in place of an object that has returned.
+    /// Evicted objects, oldest first, with [`NONE`] in place of objects that have returned.
     gone: VecDeque<u32>,
-    /// Number of places that have been removed from the front of `gone`.
+    /// Number of places removed from the front of `gone` so far.
     gone_before: u64,
-    /// Maximum number of objects remembered per cached entry at present.
+    /// Current maximum number of objects remembered per cached entry.
     history: u8,
     /// Whether `gone` has been full since `history` changed.
     has_full_history: bool,
@@ -123,7 +122,7 @@ pub struct ThreeLCache {
     held_weight: u64,
     fresh: VecDeque<Fresh>,
     fresh_weight: u64,
-    /// Entry from which the collection continues; `None` for the least recently used entry.
+    /// Entry at which the collection continues; `None` for the least recently used entry.
     hand: Option<u32>,
     round: Round,
     ranking: Option<Ranking>,
@@ -136,8 +135,8 @@ pub struct ThreeLCache {
     now: u64,
     /// Number of requests at the last training.
     trained_at: u64,
-    /// Maximum time without a request after which an object was forgotten, in the last batch and in
-    /// the current one.
+    /// Longest times without a request after which an object was forgotten, in the last batch and
+    /// in the current one.
     forgotten_ages: [u64; 2],
     has_evicted: bool,
     chance: Chance,
@@ -151,7 +150,7 @@ impl ThreeLCache {
         meta - 1
     }
 
-    /// Adds a label for a sampled object, unless it is one of the labels that are skipped.
+    /// Adds a label for a sampled object, unless this label is skipped.
     fn label(&mut self, number: u32, distance: u64) {
         let object = self.objects.at_mut(number);
         let sampled_at = std::mem::take(&mut object.sampled_at);
@@ -231,7 +230,7 @@ impl ThreeLCache {
         }
     }
 
-    /// Removes an object from the cached ones.
+    /// Removes an object from the set of cached ones.
     fn leave_cache(&mut self, number: u32) {
         if self.hand == Some(number) {
             self.hand = self.queue.newer(&self.objects, number);
@@ -267,7 +266,7 @@ impl ThreeLCache {
         Eviction::Victim(slot)
     }
 
-    /// Trains the model on a full batch, and drops the batch. On an error the previous model is
+    /// Trains the model on a full batch and drops the batch. After an error, the previous model is
     /// kept.
     fn train(&mut self) {
         self.distances.train(self.now);

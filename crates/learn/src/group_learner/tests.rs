@@ -1,4 +1,4 @@
-//! Tests with an engine that is a list of groups with known utility.
+//! Tests with an engine that is a list of groups with known utilities.
 
 use super::*;
 use policy::groups::{Extent, Features, Rates};
@@ -17,7 +17,7 @@ struct Toy {
     samples_max: usize,
     sampled: Cell<usize>,
     ranking: RefCell<(Vec<usize>, usize)>,
-    /// Whether the ranking is not used up yet.
+    /// Whether the current ranking is not used up yet.
     is_content: bool,
     /// Number of rankings received.
     rankings: Cell<u64>,
@@ -58,7 +58,7 @@ impl Toy {
     }
 
     /// Advances the time by one second, counts 40 requests and a new group, and lets the learner do
-    /// all due work.
+    /// all work that is due.
     fn pass(&mut self, learner: &mut GroupLearner) {
         self.now.0 += 1000;
         self.requests += 40;

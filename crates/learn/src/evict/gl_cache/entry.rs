@@ -8,8 +8,8 @@ use policy::Meta;
 ///    [last request   ][group][hits][requested][tag]
 /// ```
 /// `last request` has the low 32 bits of the request's number, so that ages are correct up to 2^32
-/// requests. `group` is [`LEAVING`] while the entry is examined or about to be evicted. `hits`
-/// stops at 31, and is halved when a merge keeps the entry. `requested` says whether the entry was
+/// requests. `group` is [`LEAVING`] while the entry is being examined or evicted. `hits` saturates
+/// at 31, and is halved when a merge keeps the entry. `requested` says whether the entry was
 /// requested since it joined its group. `tag` identifies the sample of its group that has counted
 /// the entry: 0 for none, or [`GHOSTED`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -27,8 +27,8 @@ const HITS_MASK: u64 = 31 * ONE_HIT;
 const REQUESTED: u64 = 1 << 6;
 const TAG_MASK: u64 = REQUESTED - 1;
 
-/// Returns the tag of a group's next sample. If an entry keeps its tag during 62 samples of its
-/// group that do not count it, the next sample ignores it.
+/// Returns the tag for a group's next sample. If an entry keeps its tag during 62 samples of its
+/// group that do not count it, the next sample ignores the entry.
 pub(super) fn tag_after(tag: u8) -> u8 {
     tag % (GHOSTED - 1) + 1
 }
@@ -45,7 +45,7 @@ impl EntryState {
         u64::from(since) + 1
     }
 
-    /// Counts a hit by the request of this number.
+    /// Counts a hit by the request with this number.
     #[inline]
     pub(super) fn requested_at(self, requests: u64) -> EntryState {
         let low = self.0 & u64::from(u32::MAX);

@@ -1,5 +1,5 @@
-//! Choice of victims: groups are ranked, and the least useful one is merged with its neighbours,
-//! step by step.
+//! Choice of victims: ranks the groups and merges the least useful one with its neighbours, step by
+//! step.
 
 use super::entry::{GHOSTED, LEAVING};
 use super::groups::Birth;
@@ -14,7 +14,7 @@ pub(super) enum Stage {
     Idle,
     /// Rank the group with this number. With an oracle, each step handles one member.
     Ranking { id: u32, member: usize, sum: f64 },
-    /// Examine the next member of the groups that are being merged.
+    /// Examine the next member of the groups being merged.
     Examining,
     /// Move the most valuable remaining entry to the new group, `left` more times.
     Keeping { group: u32, left: usize },
@@ -22,7 +22,7 @@ pub(super) enum Stage {
     Leaving,
 }
 
-/// Member of the groups that are being merged.
+/// Member of a group being merged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Examined {
     pub(super) slot: Slot,
@@ -34,7 +34,7 @@ pub(super) struct Examined {
     time: f32,
 }
 
-/// Group with its utility at the time of a ranking.
+/// Group with its utility when it was ranked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranked {
     utility: f32,
@@ -42,11 +42,11 @@ pub(super) struct Ranked {
     serial: u64,
 }
 
-/// Minimum number of entries that the FIFO-Merge strategy compares at once.
+/// Minimum number of entries that the FIFO-Merge strategy compares at a time.
 const EXAMINED_MIN: usize = 100;
 
-/// Distance in requests that stands for "never again". It is longer than any real distance, and
-/// short enough that sizes still make a difference.
+/// Distance in requests that represents "never again". It is longer than any real distance, but
+/// short enough for sizes to make a difference.
 const NEVER: u64 = 1 << 40;
 
 /// Returns the number of requests until the entry's next one.
@@ -115,7 +115,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         None
     }
 
-    /// Returns the oldest group that the current pass has not reached yet.
+    /// Returns the oldest group not yet reached in the current pass.
     fn next_by_age(&mut self) -> u32 {
         if self.hand == NONE {
             self.hand = self.groups.oldest();
@@ -287,7 +287,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         kept.min(self.examined.iter().filter(|one| one.was_requested).count())
     }
 
-    /// Creates the group that replaces the merged ones. Its features are the means of theirs.
+    /// Creates the group that replaces the merged ones, with the means of their features.
     fn merged_group(&mut self, room: usize, now: u64) -> u32 {
         let merged_group = self.groups.add(self.merging[0], room);
         let births: Vec<Birth> = self
@@ -330,7 +330,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.stage = Stage::Leaving;
     }
 
-    /// Drops an entry that is removed while it is examined or chosen as a victim.
+    /// Drops an entry that is removed while it is being examined or was chosen as a victim.
     pub(super) fn forget_examined(&mut self, slot: Slot) {
         let at = self.examined.iter().position(|one| one.slot == slot);
         let at = at.expect("what leaves was examined");

@@ -15,7 +15,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FEATURES.into_iter().chain(OF_ITS_OWN)
 }
 
-/// Present rates of the cache, from which new groups take their features.
+/// Current rates of the cache, from which new groups take their features.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     has_begun: bool,
@@ -57,7 +57,7 @@ impl Window {
         self.work.group_filled(self.totals(facts));
     }
 
-    /// Returns the values that a new group stores at present.
+    /// Returns the values for a group created now.
     pub(super) fn birth(&self, facts: &impl Facts) -> Birth {
         Birth {
             at: facts.now(),

@@ -7,7 +7,7 @@ use policy::{Cells, Slot, Tick};
 /// Group number that means "no group".
 pub(super) const NONE: u32 = LEAVING;
 
-/// Time and rates at which a group was created. A merged group gets the means of its sources.
+/// Time and rates at a group's creation. A merged group gets the means of its sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Birth {
     pub(super) at: Tick,
@@ -39,7 +39,7 @@ impl Birth {
     }
 }
 
-/// Group of entries. A serial number of 0 marks a vacant one.
+/// Group of entries. A vacant one has serial number 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub(super) members: Vec<Slot>,
@@ -50,9 +50,9 @@ pub(super) struct Group {
     pub(super) previous: u32,
     pub(super) next: u32,
     pub(super) birth: Birth,
-    /// Number of requests for members, as a feature. It stops at 16 million.
+    /// Number of requests for members, as a feature. It saturates at 16 million.
     pub(super) requests: f32,
-    /// Number of members that were requested, as a feature. It stops at 16 million.
+    /// Number of members that were requested, as a feature. It saturates at 16 million.
     pub(super) requested: f32,
     /// Number of the request at which the group was begun or made by a merge.
     pub(super) made_at: u64,
@@ -60,9 +60,9 @@ pub(super) struct Group {
     pub(super) requested_here: f32,
     /// Number of the group's last sample; 0 before the first one.
     pub(super) sample: u64,
-    /// Tag of the entries that the last sample has counted; 0 before the first one.
+    /// Tag of the entries counted by the last sample; 0 before the first one.
     pub(super) tag: u8,
-    /// Whether the group is being merged, or is the target of a merge. Meanwhile it is neither
+    /// Whether the group is being merged or is the target of a merge. Such a group is neither
     /// ranked nor removed.
     pub(super) is_merging: bool,
 }
@@ -95,7 +95,7 @@ impl Groups {
         self.all.len() - self.vacant.len()
     }
 
-    /// Returns an upper bound of the group numbers.
+    /// Returns an upper bound on the group numbers.
     pub(super) fn ids(&self) -> usize {
         self.all.len()
     }
@@ -192,7 +192,7 @@ impl Groups {
         self.at_mut(id).weight += u64::from(weight);
     }
 
-    /// Removes a member. A group that has lost most members frees their memory.
+    /// Removes a member. A group that has lost most of its members frees their memory.
     pub(super) fn take(&mut self, id: u32, slot: Slot, weight: u32) {
         self.resize(id, |members| {
             let at = members.iter().position(|member| *member == slot);
@@ -222,7 +222,7 @@ impl Groups {
             + self.references * size_of::<Slot>()
     }
 
-    /// Returns the memory for the features of groups and for their samples, in bytes.
+    /// Returns the memory in bytes for the features and samples of groups.
     pub(super) fn feature_bytes(&self) -> usize {
         let birth = size_of::<Birth>();
         let counts = 3 * size_of::<f32>() + size_of::<u64>();

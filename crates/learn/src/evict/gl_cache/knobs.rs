@@ -47,7 +47,7 @@ pub struct GlConfig {
     pub group: Option<u16>,
     /// Number of groups merged per eviction.
     pub merged: Option<u16>,
-    /// Share of the groups that are evicted before all groups are ranked again.
+    /// Share of the groups evicted before all groups are ranked again.
     pub fraction: Option<f32>,
     /// Strategy of merges; `None` selects the one that misses least in miniature.
     pub way: Option<Strategy>,
@@ -119,7 +119,8 @@ const BY_MODE: &str = "mode";
 /// Text of the knob that lets the trials choose the strategy.
 const BY_TRIAL: &str = "auto";
 
-/// Parses a number from `low` to `high` and stores it in `place`. Returns false if it is invalid.
+/// Parses a number from `low` to `high` and stores it in `place`. Returns false if the text is
+/// invalid.
 fn put<T: FromStr + PartialOrd>(place: &mut T, value: &str, low: T, high: T) -> bool {
     match value.parse() {
         Ok(value) if value >= low && value <= high => {

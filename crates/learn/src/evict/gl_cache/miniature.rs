@@ -14,7 +14,7 @@ struct Entry {
     is_live: bool,
 }
 
-/// Host that stores a miniature's entries. Its keys are hashes.
+/// Host that stores a miniature's entries. Keys are hashes.
 #[derive(Debug, Default)]
 struct Host {
     slots: HashMap<u64, Slot, BuildHasherDefault<IdentityHasher>>,

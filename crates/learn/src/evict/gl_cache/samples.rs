@@ -4,7 +4,7 @@ use super::features::WIDTH;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Minimum of the limit on samples, which applies to small caches.
+/// Minimum of the limit on samples, for small caches.
 const LIMIT_MIN: usize = 512;
 
 #[derive(Clone, Debug)]
@@ -15,14 +15,14 @@ struct Sample {
     grace: u32,
     /// Number of the request at which the sample was taken.
     taken_at: u64,
-    /// Sum of 1 / (distance × size) over the entries that were requested since.
+    /// Sum of 1 / (distance × size) over the entries requested since.
     utility: f64,
 }
 
 /// Entry of a sampled group that was evicted before it was requested.
 #[derive(Clone, Copy, Debug)]
 struct Ghost {
-    /// Low bits of the number of the sample to which the entry belongs.
+    /// Low bits of the number of the entry's sample.
     sample: u32,
     weight: u32,
 }
@@ -43,7 +43,7 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// Samples in the order of time, and ghosts of their entries.
+/// Samples in chronological order, and ghosts of their entries.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     all: VecDeque<Sample>,
@@ -71,7 +71,7 @@ impl Samples {
         self.limit
     }
 
-    /// Returns true if there are as many samples as a cache with `held` entries may have.
+    /// Returns true if there are as many samples as a cache of `held` entries may have.
     pub(super) fn is_full(&self, held: usize) -> bool {
         self.all.len() >= self.limit.min(held.max(LIMIT_MIN))
     }
@@ -109,8 +109,8 @@ impl Samples {
     }
 
     /// Adds a ghost of a member that was not requested since the sample was taken. Returns false if
-    /// there are already `limit` ghosts. A key has only one ghost, for the last group in which it
-    /// was.
+    /// there are already `limit` ghosts. A key has at most one ghost, for the last group that it
+    /// was in.
     pub(super) fn add_ghost(
         &mut self,
         sample: u64,

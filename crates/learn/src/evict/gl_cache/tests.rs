@@ -1,5 +1,5 @@
-//! Comparison of the policy with a simple model of itself, and runs on traces from which a model
-//! can or cannot learn.
+//! Compares the policy with a simple model of itself, and runs it on traces from which a model can
+//! or cannot learn.
 
 use super::*;
 use crate::schedule::DAY_MS;
@@ -7,8 +7,8 @@ use crate::{Interval, Maker, TrainError};
 use policy::Tick;
 use policy::suite::policy::{NaivePolicy, Trial, agrees_with_model};
 
-/// Model that predicts a known utility from the start: the number of requests, and with a small
-/// weight the size.
+/// Model that predicts a known utility from the start: the number of requests and, with a small
+/// weight, the size.
 struct KnownUtility;
 
 fn known_utility(mean_size: f32, requests: f32, requested: f32) -> f32 {

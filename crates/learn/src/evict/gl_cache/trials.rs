@@ -1,13 +1,13 @@
-//! Trials of the three strategies on miniature caches with a sample of the keys, to find which one
-//! misses least.
+//! Trials of the three strategies on miniature caches with a sample of the keys, to find the one
+//! that misses least.
 //!
 //! ```text
 //! merge   by age, a hundred entries at a time; keeps the half with the most hits per weight
 //! asked   by age; of the entries that the paper keeps, only those requested in their group
 //! model   by the model's predictions; keeps what the paper keeps
 //! ```
-//! A model may rank well and still be no help, because the merge already keeps the useful entries
-//! of an early group. Measures of its predictions cannot show that; the number of misses does.
+//! A model may rank well and still not help, because the merge already keeps the useful entries of
+//! an early group. Measures of its predictions cannot show that, but the number of misses does.
 
 use super::GlCache;
 use super::knobs::{COUNT, GlConfig, Strategy};
@@ -16,9 +16,10 @@ use policy::Tick;
 use policy::parts::chance::scramble;
 
 /// Minimum number of entries in a miniature. The sample of keys is halved while a miniature would
-/// have at least twice as many.
+/// have at least twice this number.
 const ENTRIES_MIN: usize = 2048;
-/// Number of decisions while the sample receives as many requests as a miniature has entries.
+/// Number of decisions during the time in which the sample receives as many requests as a miniature
+/// has entries.
 const DECISIONS_PER_FILLING: usize = 4;
 const PERIOD_MIN: usize = 16;
 /// Factor that multiplies all counts at each decision, so that old requests lose weight.
@@ -30,11 +31,11 @@ const MARGIN: f64 = 4.0;
 /// Miniature caches, one per strategy, and their misses.
 pub(super) struct Trials {
     miniatures: [Miniature; COUNT],
-    /// Number of leading bits of a scrambled hash that are 0 if the key is in the sample.
+    /// Number of leading zero bits in the scrambled hash of a sampled key.
     shift: u32,
     /// Number of requests that the first strategy missed and the second did not, weighted by age.
     lost: [[f64; COUNT]; COUNT],
-    /// Number of requests of the sample until the next decision.
+    /// Number of sampled requests until the next decision.
     left: usize,
     period: usize,
     way: Strategy,
@@ -61,7 +62,7 @@ impl Trials {
         held >> self.shift >= 2 * ENTRIES_MIN
     }
 
-    /// Returns the strategy that has been best so far.
+    /// Returns the best strategy so far.
     pub(super) fn strategy(&self) -> Strategy {
         self.way
     }
@@ -125,7 +126,7 @@ impl Trials {
 }
 
 impl<const ORACLE: bool> GlCache<ORACLE> {
-    /// Returns the strategy of the next merge.
+    /// Returns the strategy for the next merge.
     pub(super) fn strategy(&self) -> Strategy {
         let way = match (&self.trials, self.config.way) {
             (_, Some(way)) => way,

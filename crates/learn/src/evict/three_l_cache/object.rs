@@ -1,4 +1,4 @@
-//! Object that the policy remembers, and its features.
+//! Object remembered by the policy, and its features.
 
 use policy::Slot;
 use policy::parts::lookup::Keyed;
@@ -17,10 +17,10 @@ pub(super) struct Object {
     /// Number of the request at which the object was sampled; 0 if it was not sampled since its
     /// last request.
     pub sampled_at: u64,
-    /// Number of the request that inserted the object last.
+    /// Number of the request that last inserted the object.
     pub inserted: u64,
-    /// Index of a cached object in `cached`, or number of a remembered one in the history, counted
-    /// from its beginning.
+    /// Index in `cached` of a cached object, or the number of a remembered object in the history,
+    /// counted from the beginning.
     pub place: u64,
     /// Distances between consecutive requests, most recent first.
     gaps: [u32; GAPS],
@@ -32,7 +32,7 @@ pub(super) struct Object {
     chain: u32,
     pub requests: u16,
     pub is_cached: bool,
-    /// Whether the object is found by its hash.
+    /// Whether the object can be found by its hash.
     pub is_indexed: bool,
 }
 

@@ -7,16 +7,16 @@ use std::cmp::Ordering;
 
 /// Maximum number of candidates that one ranking collects at the old end.
 const COLLECTED_MAX: usize = 1024;
-/// Divisor of the number of entries that gives the number of candidates from the old end, and
-/// constant that is added to it.
+/// Reciprocal of the share of entries that a ranking collects from the old end, and a constant
+/// added to that number.
 const COLLECTED_SHARE: usize = 100;
 const COLLECTED_MORE: usize = 2;
 /// Number of candidates per victim: half of the candidates are evicted before the next ranking.
 const CANDIDATES_PER_VICTIM: u32 = 2;
-/// Number of candidates that are evaluated at once.
+/// Number of candidates evaluated at a time.
 pub(super) const CHUNK: usize = 64;
 /// Constant part of the maximum number of predictions, which is this number plus twice the number
-/// of entries. Predictions of entries that were requested or evicted meanwhile count, too.
+/// of entries. Predictions for entries requested or evicted in the meantime count, too.
 const PREDICTIONS_MORE: usize = 4 * COLLECTED_MAX;
 
 /// Candidate with the predicted distance to its next request.
@@ -61,7 +61,7 @@ pub(super) struct Fresh {
 pub(super) struct Ranking {
     /// Number of new entries that the ranking may still collect.
     pub fresh_left: usize,
-    /// Number of entries that the ranking still collects from the old end; `None` until it has
+    /// Number of entries still to be collected from the old end; `None` until the ranking has
     /// collected new ones.
     pub old_left: Option<usize>,
     /// Number of candidates collected so far.
@@ -83,8 +83,8 @@ impl ThreeLCache {
         }
     }
 
-    /// Removes and returns the oldest of the new entries; [`NONE`] if it has left the cache
-    /// meanwhile.
+    /// Removes and returns the oldest new entry, or [`NONE`] if it has left the cache in the
+    /// meantime.
     fn take_fresh(&mut self) -> Option<u32> {
         let fresh = self.fresh.pop_front()?;
         self.fresh_weight -= u64::from(fresh.weight);
@@ -200,8 +200,8 @@ impl ThreeLCache {
     }
 }
 
-/// Returns the exponential function. It uses only sums and products, because the results of
-/// standard libraries may differ in the last bit between machines.
+/// Returns the exponential function. It uses only sums and products, because standard libraries may
+/// differ in the last bit between machines.
 pub(super) fn exponential(exponent: f32) -> f32 {
     let halvings = f64::from(exponent.clamp(0.0, 60.0)) / std::f64::consts::LN_2;
     let whole = halvings as u32;

@@ -1,18 +1,18 @@
-//! Pass of the collection through the cache, starting at the least recently used entry, and the
+//! A pass of the collection through the cache, beginning at the least recently used entry, and the
 //! values that it adapts for the next pass.
 
 use super::object::Object;
 
-/// Number of further entries after the old end in which every entry is a candidate.
+/// Number of entries beyond the old end that are all candidates, too.
 const ALWAYS_MORE: usize = 2;
 /// Number of classes of victims, by the logarithm of their requests.
 const CLASSES: usize = 16;
-/// Share of the victims whose number of requests limits the candidates.
+/// Share of the victims that determines the maximum number of requests of a candidate.
 const SHARE_OF_VICTIMS: f64 = 0.99;
-/// Maximum of the old end and of the reserve, in hundredths of the cache.
+/// Maximum size of the old end and of the reserve, in hundredths of the cache.
 const PERCENT_MAX: u64 = 100;
 
-/// Number of entries examined in a part of the cache, and number of victims from that part.
+/// Number of entries examined in a part of the cache, and the number of victims from that part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Yield {
     victims: u64,
@@ -28,11 +28,11 @@ pub(super) struct Round {
     pub len: usize,
     /// Number of entries examined so far.
     examined: usize,
-    /// Number of requests after the first from which an entry is no longer a candidate.
+    /// Number of requests after the first at which an entry stops being a candidate.
     requests_max: u16,
     /// Size of the old end in which every entry is a candidate, in hundredths of the entries.
     always_percent: u64,
-    /// Weight of new entries that are not collected, in hundredths of the cache.
+    /// Weight of new entries that are exempt from collection, in hundredths of the cache.
     pub reserve: u64,
     /// Yield of the old end; 0 until the pass has left it.
     old: Yield,
@@ -79,7 +79,7 @@ impl Round {
         is_candidate
     }
 
-    /// Returns true if as many entries were examined as there were at the beginning.
+    /// Returns true once as many entries were examined as there were when the pass began.
     pub fn is_complete(&self) -> bool {
         self.examined >= self.len
     }
