@@ -1,4 +1,4 @@
-//! `mayfly bench` as a program of its own, to compare builds without rebuilding the server.
+//! `mayfly bench` as a separate program, to compare builds without rebuilding the server.
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -124,7 +124,7 @@ impl Client {
         })
     }
 
-    /// Sends one command whose reply is an integer, and returns it.
+    /// Sends one command and returns its reply, which must be an integer.
     pub(crate) fn integer(&mut self, args: &[&str]) -> Result<i64> {
         let value = self.call(args)?;
         let wrong = || self.problem(format!("{}: answered {value:?}", args.join(" ")));

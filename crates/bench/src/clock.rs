@@ -25,8 +25,8 @@ pub(crate) fn sleep_until_ms(instant_ms: u64) {
     }
 }
 
-/// Returns a generous limit for the time of loading this many keys, in milliseconds. Deadlines are
-/// set this far ahead, so that no key expires while keys are loaded.
+/// Returns a generous time limit in milliseconds for loading this many keys. Deadlines are set this
+/// far ahead, so that no key expires while keys are being loaded.
 pub(crate) fn fill_allowance_ms(key_count: u64) -> u64 {
     2000 + key_count / 150
 }

@@ -12,12 +12,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Maximum time in which a started server must answer.
+/// Time limit within which a started server must answer.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// Maximum time in which a listening server must answer its first request.
+/// Time limit within which a listening server must answer its first request.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
-/// Arguments that all experiments share.
+/// Arguments shared by all experiments.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Contest {
     /// Also measure this server in the same run: `redis` (redis-server), `valkey` (the binary in

@@ -3,10 +3,10 @@
 //!
 //! The first three rounds are from "Hash field expiration – Architecture and Benchmarks" (Redis's
 //! blog, on Redis 7.4): memory, throughput by command and case, and active expiry while a loader
-//! writes. The fourth round measures the delay of the events of expired elements. Peers take part
-//! as far as they have the commands, and the report lists what was omitted. Operations per second
-//! would depend on the load generator, which runs on the same machine; therefore round 2 compares
-//! the server's CPU time.
+//! writes. The fourth round measures the delay of the events of expired elements. A peer that lacks
+//! a command skips the tests that use it, and the report lists what was skipped. Operations per
+//! second would depend on the load generator, which runs on the same machine, so round 2 compares
+//! the server's CPU time instead.
 
 mod data;
 mod drain;
@@ -24,7 +24,7 @@ use data::{Data, Kind, Layout};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Maximum number of elements, because the number of an element has nine digits.
+/// Maximum number of elements, because an element's number has nine digits.
 const ELEMENTS_MAX: u64 = 100_000_000;
 
 /// Arguments of `bench elements`.
@@ -51,16 +51,16 @@ pub struct Elements {
     /// Number of elements
     #[arg(long, default_value = "1m", value_parser = units::count)]
     elements: u64,
-    /// Repetitions of the rounds throughput and drain; the report gives medians
+    /// Repetitions of the throughput and drain rounds; the report gives medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Connections of the throughput round
     #[arg(long, default_value_t = 50)]
     clients: usize,
-    /// Requests in flight on each connection of the round throughput
+    /// Requests in flight on each connection in the throughput round
     #[arg(long, default_value_t = 32)]
     pipeline: usize,
-    /// Elements that the loader writes in the round drain [default: 1.5 times those that expire]
+    /// Elements that the loader writes in the drain round [default: 1.5 times those that expire]
     #[arg(long, value_parser = units::count)]
     loaded: Option<u64>,
     /// PINGs per second while elements expire
@@ -69,7 +69,7 @@ pub struct Elements {
     /// Number of elements whose events are measured
     #[arg(long, default_value_t = 1000)]
     probes: u64,
-    /// Maximum time to wait after the deadline for the removal of elements, and for events
+    /// Maximum time to wait after the deadline for elements to be removed and for events
     #[arg(long, default_value = "60s", value_parser = units::span)]
     patience: Duration,
     /// Maximum time to wait for memory to settle
@@ -97,7 +97,7 @@ enum Round {
 }
 
 impl Round {
-    /// All rounds with the headings of their results.
+    /// All rounds and the headings of their results.
     const ALL: [(Round, &str); 4] = [
         (Round::Memory, "Memory"),
         (Round::Throughput, "CPU time per operation"),
@@ -105,7 +105,7 @@ impl Round {
         (Round::Lag, "Lag of events"),
     ];
 
-    /// Returns the name of the round's place in a Markdown document.
+    /// Returns the name under which a Markdown document marks the round's place.
     fn place(self) -> String {
         format!("elements {self:?}").to_lowercase()
     }
@@ -220,7 +220,7 @@ impl Elements {
         Err(Error::Usage(text.into()))
     }
 
-    /// Returns all servers to compare, ours once for each index.
+    /// Returns all servers to compare, including ours once for each index.
     fn entrants(&self) -> Result<Vec<Entrant>> {
         let mut all = Vec::new();
         for entrant in self.contest.begin()? {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// Reason why an experiment could not be run. `main` reports it once.
+/// Reason why an experiment could not run. `main` reports it once.
 #[derive(Debug)]
 pub enum Error {
     /// Arguments that contradict each other or cannot be satisfied.
@@ -15,7 +15,7 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// A server did not start, or its reply was an error or malformed.
+    /// A server did not start, or replied with an error or a malformed reply.
     Server {
         /// Name of the server.
         label: String,
@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// A trace that cannot be read.
     Trace(trace::Error),
-    /// A TTL mix that cannot be read.
+    /// A TTL mix that cannot be parsed.
     Mix(trace::TtlMixError),
 }
 

@@ -1,4 +1,5 @@
-//! `bench expiry`: experiments that compare expiry indexes, those of Mayfly and of other servers.
+//! `bench expiry`: experiments that compare expiry indexes of Mayfly with each other and with other
+//! servers.
 
 mod gist;
 mod in_process;
@@ -35,19 +36,18 @@ impl Expiry {
     }
 }
 
-/// A server to compare; ours has one particular index.
+/// A server to compare; one of ours has a particular index.
 #[derive(Clone, Debug)]
 struct Contestant {
-    /// Name of the index as given, or of the peer.
+    /// Name of the index, as given, or of the peer.
     name: String,
-    /// The index as it is passed to the server.
+    /// The index, as passed to the server.
     index: Option<String>,
     entrant: Entrant,
 }
 
 /// Returns all servers to compare: ours once for each index, then the peers (redis-server if none
-/// is named). `given` converts an index as the user names it to the form that is passed to the
-/// server.
+/// is named). `given` converts an index from the user's notation to the form passed to the server.
 fn contestants(
     contest: &Contest,
     indexes: &[String],

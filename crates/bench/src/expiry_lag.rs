@@ -1,17 +1,16 @@
 //! `bench expiry-lag`: delay of `expired` events and of freeing memory.
 //!
-//! Besides a number of other keys with TTLs, the experiment sets probes: keys whose deadlines
-//! (`PXAT`) are evenly spaced from 1.5 to 4.5 s ahead. A subscriber to `__keyevent@0__:expired`
-//! records the wall-clock time when each event arrives. Its lateness is arrival minus deadline. A
-//! key is dead when the clock has passed its deadline, so that the smallest possible lateness is
-//! between 0 and 1 ms plus the latency of the connection. Events that do not arrive in time count
-//! as later than all others.
+//! Among other keys with TTLs, the experiment sets probes: keys whose deadlines (`PXAT`) are evenly
+//! spaced from 1.5 to 4.5 s ahead. A subscriber to `__keyevent@0__:expired` records the wall-clock
+//! time when each event arrives. Its lateness is arrival minus deadline. A key is dead once the
+//! clock has passed its deadline, so the smallest possible lateness is between 0 and 1 ms, plus the
+//! latency of the connection. Events that do not arrive in time count as later than all others.
 //!
 //! Memory: the experiment sends `DBSIZE` every 2 ms to count the reclaimed keys. The time when k
 //! keys are reclaimed is compared with the k-th deadline.
 //!
 //! The last columns show the delay of the machine itself: how late threads on the same CPUs woke
-//! that slept for a millisecond at a time during the measurement.
+//! while sleeping for a millisecond at a time during the measurement.
 
 mod cell;
 pub(crate) mod lateness;
@@ -83,8 +82,7 @@ struct Row {
     others: u64,
     events: Lateness,
     memory: Lateness,
-    /// Delays with which threads that slept for a millisecond at a time woke during the
-    /// measurement.
+    /// Delays with which threads sleeping for a millisecond at a time woke during the measurement.
     machine: Percentiles,
 }
 

@@ -1,7 +1,7 @@
 //! `bench expiry-mixed`: a few keys that share one deadline among many with a TTL of an hour.
 //!
-//! An index that samples finds too few dead keys in this case to continue. The experiment counts
-//! the dead keys that the server still holds one second and later after their deadline.
+//! In this case, a sampling index finds too few dead keys to continue. The experiment counts the
+//! dead keys that the server still holds one second and more after their deadline.
 
 use crate::clock;
 use crate::contestant::{Contest, Server, Settings};
@@ -29,7 +29,7 @@ pub struct ExpiryMixed {
     long: bool,
 }
 
-/// Counts at a number of seconds after the deadline.
+/// Counts taken a number of seconds after the deadline.
 #[derive(Debug, Serialize)]
 struct Look {
     after_seconds: u64,

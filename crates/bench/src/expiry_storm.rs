@@ -1,7 +1,7 @@
 //! `bench expiry-storm`: millions of keys with one deadline, and the latency of other clients.
 //!
 //! One client sends GETs of persistent keys on a fixed schedule, regardless of outstanding replies.
-//! Its latency before the deadline shows the delay of the machine itself. Meanwhile memory is
+//! Its latency before the deadline shows the delay of the machine itself. Meanwhile, memory is
 //! polled. The report gives the time from the deadline until all keys are reclaimed, and until
 //! `used_memory` and resident memory have returned to their values before the expiring keys were
 //! loaded (within a tenth of the memory that these keys took).
@@ -59,8 +59,8 @@ struct Row {
     resident_floor: f64,
     resident_peak: f64,
     resident_after: f64,
-    /// Milliseconds after the deadline until all keys were reclaimed; `None` if they were not in
-    /// time.
+    /// Milliseconds after the deadline until all keys were reclaimed; `None` if that exceeded the
+    /// time limit.
     keys_gone_ms: Option<u64>,
     used_memory_back_ms: Option<u64>,
     resident_back_ms: Option<u64>,
@@ -69,12 +69,12 @@ struct Row {
     cpu_seconds: f64,
     quiet: Percentiles,
     storm: Percentiles,
-    /// Delays with which threads that slept for a millisecond at a time woke, before and after the
+    /// Delays with which threads sleeping for a millisecond at a time woke, before and after the
     /// deadline.
     machine: Percentiles,
 }
 
-/// Values of memory read by one poll.
+/// Memory values read by one poll.
 struct Sight {
     after_ms: u64,
     keys: u64,
@@ -193,7 +193,7 @@ impl ExpiryStorm {
         })
     }
 
-    /// Polls from the deadline until resident memory is freed. When the keys are reclaimed and
+    /// Polls from the deadline until resident memory is freed. Once the keys are reclaimed and
     /// `used_memory` is freed, it ends the GETs and reads the server's CPU time.
     fn watch(
         &self,
@@ -234,7 +234,7 @@ impl ExpiryStorm {
         Ok((sights, cpu_after.saturating_sub(cpu_before)))
     }
 
-    /// Sends GETs of persistent keys on schedule until it is stopped.
+    /// Sends GETs of persistent keys on schedule until stopped.
     fn get(&self, server: &Server, until: Instant, is_over: &AtomicBool) -> Result<Percentiles> {
         let template = Template::new(&[b"GET", b"{key}"]);
         let mut random = Random::new(1);
@@ -300,7 +300,7 @@ fn latency_table(rows: &[Row]) -> Table {
     crate::latency::columns(table, |(.., percentiles)| percentiles).finish()
 }
 
-/// Returns the memory in bytes at or below which it counts as freed.
+/// Returns the threshold in bytes at or below which memory counts as freed.
 fn limit(floor: f64, peak: f64) -> f64 {
     floor + (peak - floor).max(0.0) * LEFT_OVER
 }

@@ -33,8 +33,8 @@ struct Number {
 
 impl Template {
     /// Encodes a command. An argument `{key}` or `{element}` is a placeholder for a numbered name.
-    /// An argument that consists of zeros is a placeholder for a number with as many digits; that
-    /// number must not have leading zeros, because servers refuse them.
+    /// An argument of zeros is a placeholder for a number with as many digits; that number must not
+    /// have leading zeros, because servers refuse them.
     pub(crate) fn new(args: &[&[u8]]) -> Template {
         let filled = args.iter().map(|&arg| {
             let numbered = NUMBERED.iter().find(|(name, _)| *name == arg);

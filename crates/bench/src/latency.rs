@@ -1,4 +1,4 @@
-//! Latencies of an open loop, as percentiles.
+//! Open-loop latencies as percentiles.
 
 use ::report::{Column, TableOf};
 use hdrhistogram::Histogram;

@@ -1,4 +1,4 @@
-//! Experiments that compare Mayfly with other servers in one run, and the load generator for them.
+//! Experiments that compare Mayfly with other servers in a single run, and their load generator.
 //!
 //! Each subcommand of `mayfly bench` is one file that answers one question. `contestant.rs` starts
 //! servers, `load.rs` sends requests over many connections, `client.rs` is a blocking client with
@@ -70,7 +70,7 @@ pub enum Experiment {
     ExpiryMixed(ExpiryMixed),
     /// Millions of keys with one deadline, and the latency of other clients
     ExpiryStorm(ExpiryStorm),
-    /// Bytes per key: resident, and as the server counts them
+    /// Bytes per key: resident, and as counted by the server
     Memory(Memory),
     /// A trace replayed against servers as look-aside caches, with TTLs
     Replay(Replay),

@@ -1,12 +1,11 @@
 //! The load generator: many non-blocking connections on one thread.
 //!
-//! A [`Driver`] chooses requests and evaluates replies. It encodes requests directly into the
-//! output buffer of a connection, and replies are not copied, so that the generator uses less CPU
-//! time than any server. There are two modes:
+//! A [`Driver`] chooses requests and evaluates replies. It encodes requests directly into a
+//! connection's output buffer, and replies are not copied, so that the generator uses less CPU time
+//! than any server. There are two modes:
 //!
-//! - *batches*: a connection sends `pipeline` requests and waits for all replies, like a client
-//!   with pipelining. A request that a reply causes (a SET after a miss) is the first of the next
-//!   batch.
+//! - *batches*: a connection sends `pipeline` requests and waits for all replies, like a pipelining
+//!   client. A request caused by a reply (a SET after a miss) is the first of the next batch.
 //! - *stream*: each request is sent when it is due. A connection has up to `pipeline` requests in
 //!   flight.
 
@@ -23,9 +22,10 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 const SCRATCH_BYTES: usize = 1 << 18;
 
-/// Next action that a driver requests.
+/// Next action requested by a driver.
 pub(crate) enum Next<T> {
-    /// Send this request. It was encoded into the output, and the token is kept until its reply.
+    /// Send this request, which was encoded into the output. The token is kept until the reply
+    /// arrives.
     Request(T),
     /// Wait until this instant.
     NotBefore(Instant),
@@ -35,7 +35,7 @@ pub(crate) enum Next<T> {
 
 /// Driver of a load: it chooses requests and evaluates replies.
 pub(crate) trait Driver {
-    /// Data that is kept with each request in flight.
+    /// Data kept with each request in flight.
     type Token;
     /// Appends the next request to `out`.
     fn next(&mut self, now: Instant, out: &mut Vec<u8>) -> Next<Self::Token>;
@@ -198,7 +198,7 @@ impl<T> Load<T> {
         is_over
     }
 
-    /// Sends all due requests. Returns the maximum time to wait, and whether the driver has no more
+    /// Sends all due requests. Returns the maximum time to wait, and whether the driver is out of
     /// requests.
     fn send_due<D: Driver<Token = T>>(&mut self, driver: &mut D) -> Result<(Duration, bool)> {
         let outcome = self.queue_due(driver);

@@ -1,4 +1,4 @@
-//! Facts about the machine and the command, with which a report starts.
+//! Facts about the machine and the command, which begin a report.
 
 use ::report::Page;
 use serde::Serialize;

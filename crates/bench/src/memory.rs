@@ -1,10 +1,10 @@
 //! `bench memory`: bytes per key.
 //!
-//! Resident memory is counted page by page for the process, minus the resident memory of the empty
-//! server. `used_memory` is the server's own count, also minus the empty server's. Each figure is
-//! taken from a server started for it, once its resident memory no longer changes. The figure for
-//! one number of keys depends on how recently the hash table doubled, so that the report also gives
-//! the worst of several.
+//! Resident memory is counted page by page for the process, minus that of the empty server.
+//! `used_memory` is the server's own count, also minus that of the empty server. Each figure comes
+//! from a separate server, once its resident memory no longer changes. The figure for one number of
+//! keys depends on how recently the hash table doubled, so the report also gives the worst of
+//! several.
 
 use crate::client::Client;
 use crate::contestant::{Contest, Entrant, Server, Settings};
@@ -75,19 +75,18 @@ struct Row {
     keys: u64,
     resident_per_key: f64,
     used_per_key: f64,
-    /// In the case `shrink`: resident bytes divided by the resident bytes of the same keys in a
-    /// fresh server.
+    /// In the case `shrink`: resident bytes divided by those of the same keys in a fresh server.
     over_fresh: Option<f64>,
 }
 
-/// Increase of memory over the empty server.
+/// Increase of memory over an empty server.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken {
     pub resident: f64,
     pub used: f64,
 }
 
-/// Server that is measured, and its memory when it was empty.
+/// Server under measurement, and its memory when it was empty.
 pub(crate) struct Subject {
     pub server: Server,
     pub client: Client,

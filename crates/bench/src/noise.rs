@@ -1,7 +1,6 @@
-//! Delay of the machine itself: the lateness with which a thread wakes that slept for one
-//! millisecond.
+//! Delay of the machine itself: how late a thread wakes after sleeping for one millisecond.
 //!
-//! On shared CPUs a thread may have to wait for other programs before it runs, for longer than any
+//! On shared CPUs, a thread may have to wait for other programs before it runs, for longer than any
 //! server takes to reply. While an experiment measures lateness, threads on the CPUs of server and
 //! load sleep and record how late they woke. The measured lateness cannot be smaller than theirs.
 
@@ -21,7 +20,7 @@ pub(crate) struct Noise {
 }
 
 impl Noise {
-    /// Starts one thread on the caller's CPUs and one on the server's.
+    /// Starts one thread on the caller's CPUs and one on the server's CPUs.
     pub(crate) fn start(server_cpus: &Cpus) -> Noise {
         let is_over = Arc::new(AtomicBool::new(false));
         let places = [None, Some(server_cpus.clone())];

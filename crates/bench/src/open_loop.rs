@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Sends this many requests per second until it is stopped, regardless of outstanding replies. One
-/// thread sends and another receives. Latency counts from the instant of sending.
+/// Sends this many requests per second until stopped, regardless of outstanding replies. One thread
+/// sends and another receives. Latency counts from the time of sending.
 pub(crate) fn requests(
     server: &Server,
     rate: u64,

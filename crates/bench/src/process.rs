@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 /// Returns the CPU time in nanoseconds that the process has used in user and kernel mode.
 ///
-/// It is the sum over its threads, as the scheduler counts it. Threads that have ended are not
-/// included, so that the sum decreases when a thread ends. The threads of the measured servers do
-/// not end during a measurement.
+/// It is the sum over the process's threads, as counted by the scheduler. Threads that have ended
+/// are not included, so the sum decreases when a thread ends. The threads of the measured servers
+/// do not end during a measurement.
 pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
     let folder = format!("/proc/{pid}/task");
     let unreadable = || Error::system(format!("cannot read {folder}"));
@@ -119,8 +119,7 @@ impl Cpus {
         Cpus((0..CpuSet::MAX_CPU).collect())
     }
 
-    /// Returns the first CPU for the server, and the second for the load, if there are at least
-    /// two.
+    /// Returns the first CPU for the server and the second for the load, if there are at least two.
     pub(crate) fn default_for(is_server: bool) -> Cpus {
         let allowed: Vec<usize> = match sched_getaffinity(None) {
             Ok(set) => (0..CpuSet::MAX_CPU)

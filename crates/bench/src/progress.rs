@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, else a line for each step.
+//! Progress on standard error: a bar on a terminal, otherwise one line per step.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -25,7 +25,7 @@ pub(crate) fn steps(count: u64) -> Progress {
 }
 
 impl Progress {
-    /// Shows the name of the step that begins.
+    /// Shows the name of the step that is beginning.
     pub(crate) fn set_message(&self, text: impl Into<String>) {
         let text = text.into();
         if self.has_lines {

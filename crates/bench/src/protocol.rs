@@ -1,10 +1,10 @@
-//! The requests and replies of RESP and of memcached's protocol that a look-aside cache needs.
+//! The RESP and memcached requests and replies that a look-aside cache needs.
 
 use serde::Serialize;
 use std::io::Write;
 
-/// Maximum TTL that memcached accepts as a number of seconds. It takes a larger number for a Unix
-/// time.
+/// Maximum TTL that memcached accepts as a number of seconds. It interprets larger numbers as Unix
+/// times.
 const TTL_SECONDS_MAX: u64 = wire::memcached::RELATIVE_SECONDS_MAX as u64;
 
 /// Protocol of a server.

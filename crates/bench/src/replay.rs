@@ -5,18 +5,17 @@
 //! for its key (`PX`). Without `--rate`, connections send as fast as replies come (closed loop).
 //! With it, request i is due at i / rate, and is sent then or as soon as a connection has fewer
 //! than the maximum number of requests in flight. Its latency counts from when it was due, so that
-//! the latencies include the time during which a stalled server delays requests (no coordinated
-//! omission).
+//! latencies include the time by which a stalled server delays requests (no coordinated omission).
 //!
 //! If a trace of hours is replayed in seconds, its TTLs must be scaled by the same factor
 //! (`--ttl-scale`).
 //!
 //! Bytes held beyond their deadline are estimated in the same way for every server. The client
 //! counts the keys that it set and that have no deadline or a deadline in the future. All other
-//! keys that `DBSIZE` counts are dead. A dead key is assumed to be as large as the average key,
-//! (`used_memory` − that of the empty server) / `DBSIZE`. The client does not observe evictions and
-//! counts evicted keys as unexpired, so that the estimate is a lower bound. Keys of requests in
-//! flight also count as unexpired.
+//! keys counted by `DBSIZE` are dead. A dead key is assumed to be as large as the average key:
+//! `used_memory`, minus that of the empty server, divided by `DBSIZE`. The client does not observe
+//! evictions and counts evicted keys as unexpired, so that the estimate is a lower bound. Keys of
+//! requests in flight also count as unexpired.
 
 mod cache_aside;
 mod sampler;

@@ -28,7 +28,7 @@ use std::time::Duration;
 use trace::Lifetimes;
 use workload::{Size, Workload};
 
-/// The trace that is replayed.
+/// The trace to replay.
 #[derive(clap::Args, Debug)]
 struct Source {
     /// Trace to replay, in a format of docs/reference/traces.md [default: a generated one]
@@ -87,25 +87,25 @@ pub struct Segment {
     /// Requests in flight on each connection of a replay
     #[arg(long, default_value_t = 16)]
     pipeline: usize,
-    /// Number of keys in the round speed
+    /// Number of keys in the speed round
     #[arg(long, default_value = "1m", value_parser = units::count)]
     keys: u64,
-    /// Bytes of a value in the round speed
+    /// Bytes of a value in the speed round
     #[arg(long, default_value_t = 100)]
     value_size: usize,
-    /// Connections in the round speed
+    /// Connections in the speed round
     #[arg(long, default_value_t = 50)]
     connections: usize,
-    /// Requests in flight on each connection in the round speed
+    /// Requests in flight on each connection in the speed round
     #[arg(long, value_delimiter = ',', default_value = "1,32")]
     depth: Vec<usize>,
     /// Numbers of data threads [default: 1; with --full: 1 and each power of two up to the cores]
     #[arg(long, value_delimiter = ',')]
     threads: Vec<usize>,
-    /// Repetitions of the round speed; the report gives medians [default: 3; with --full: 7]
+    /// Repetitions of the speed round; the report gives medians [default: 3; with --full: 7]
     #[arg(long)]
     rounds: Option<usize>,
-    /// Seconds of each measurement in the round speed [default: 0.4; with --full: 1]
+    /// Seconds of each measurement in the speed round [default: 0.4; with --full: 1]
     #[arg(long)]
     seconds: Option<f64>,
     /// Random seed of the TTLs of keys, and of a generated trace
@@ -129,7 +129,7 @@ enum Round {
 }
 
 impl Round {
-    /// Returns the name of the round's place in a Markdown document.
+    /// Returns the name under which a Markdown document marks the round's place.
     fn place(self) -> String {
         format!("segment {self:?}").to_lowercase()
     }
@@ -143,8 +143,8 @@ struct Reported {
     objects: u64,
     footprint_bytes: u64,
     span_seconds: f64,
-    /// Number of omitted requests for objects of more than a million bytes, which some servers do
-    /// not store.
+    /// Number of requests omitted because their object is larger than a million bytes, which some
+    /// servers do not store.
     left_out: u64,
 }
 
@@ -164,7 +164,7 @@ struct Report {
     command: String,
     machine: Machine,
     trace: Option<Reported>,
-    /// Bytes of a value, and number of keys, in the round `speed`.
+    /// Bytes of a value and number of keys in the speed round.
     value_size: usize,
     keys: u64,
     replayed: Vec<misses::Replayed>,
@@ -257,7 +257,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Runs the round `speed`.
+    /// Runs the speed round.
     fn race(&self, players: &[Player], report: &mut Report) -> Result<()> {
         self.hosting.pin_load()?;
         let threads = self.threads();

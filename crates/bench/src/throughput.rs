@@ -1,7 +1,7 @@
 //! `bench throughput` and `bench threads`: the server's CPU time per operation.
 //!
 //! Operations per second would show the speed of the load generator, which saturates first on two
-//! CPUs. Instead, the scheduler's count of the server's CPU time is divided by the operations
+//! CPUs. Instead, the server's CPU time according to the scheduler is divided by the operations
 //! answered in the same span of time. This figure is steady even if other programs use the machine.
 //! The servers take turns within each round, and ratios are taken within a round, so that a slow
 //! minute affects all of them.
@@ -55,7 +55,7 @@ struct Workload {
     /// Connections
     #[arg(long, default_value_t = 50)]
     clients: usize,
-    /// Number of keys, of which each request takes one at random
+    /// Number of keys; each request picks one at random
     #[arg(long, default_value = "1m", value_parser = units::count)]
     keys: u64,
     /// Bytes of a value
@@ -79,7 +79,7 @@ enum Test {
     Ping,
 }
 
-/// Content that the keys must have for a test.
+/// Contents that the keys must have for a test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Empty,
@@ -116,7 +116,7 @@ struct Sample {
     operations_per_second: f64,
 }
 
-/// Medians of all rounds of one test with one server.
+/// Medians over all rounds for one test on one server.
 #[derive(Debug, Serialize)]
 struct Row {
     test: Test,
@@ -128,9 +128,9 @@ struct Row {
     cpu_us_min: f64,
     cpu_us_max: f64,
     operations_per_second_median: f64,
-    /// CPU time of the first server divided by this server's: the median of the rounds.
+    /// CPU time of the first server divided by that of this server: the median over the rounds.
     first_over_this: f64,
-    /// CPU time of this server divided by the first server's: the median of the rounds.
+    /// CPU time of this server divided by that of the first server: the median over the rounds.
     this_over_first: f64,
 }
 
@@ -307,7 +307,7 @@ impl Workload {
         })
     }
 
-    /// Brings all keys into the state that the test needs.
+    /// Puts all keys into the state that the test needs.
     fn prepare(&self, player: &mut Player, test: Test, value: &[u8]) -> Result<()> {
         let needed = test.state();
         if player.state == needed || needed == State::Empty {

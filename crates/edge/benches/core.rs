@@ -1,10 +1,10 @@
-//! Speed of the code, and time, balance and moves of the placements: `cargo bench -p
-//! mayfly-cache-edge [-- code | placement]`; as a test it runs with small sizes.
+//! Speed of the code, and time, balance and moves of the placements:
+//! `cargo bench -p mayfly-cache-edge [-- code | placement]`. Run as a test, it uses small sizes.
 //!
-//! Code: gigabytes of an object's data a second, on stripes of sub-chunks of 64 KiB that stay in
-//! the L2 cache, the best of several runs, in processor time. Decoding reconstructs as many lost
-//! data chunks as the code allows. Placement: the median over seeds of the time, of the imbalance
-//! (max - min) / min, and of the parities that move when a server fails.
+//! Code: gigabytes of object data per second of processor time, on stripes of 64 KiB sub-chunks
+//! that stay in the L2 cache, as the best of several runs. Decoding reconstructs as many lost data
+//! chunks as the code allows. Placement: medians over the seeds of the time, of the imbalance (max
+//! - min) / min, and of the number of parities that move when a server fails.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,13 +19,13 @@ use edge::{
 };
 use std::hint::black_box;
 
-/// Returns the nanoseconds of processor time of this thread.
+/// Returns this thread's processor time in nanoseconds.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns the minimum nanoseconds of a call, over some runs of many calls each.
+/// Returns the minimum time of a call in nanoseconds, over some runs of many calls each.
 fn least_ns(runs: usize, calls: usize, mut call: impl FnMut()) -> f64 {
     let run = |_| {
         let begin = cpu_ns();
@@ -131,7 +131,7 @@ fn stripes((runs, calls): (usize, usize)) {
     }
 }
 
-/// Returns the writes of buckets: between half and one and a half of the mean, or, with a tail,
+/// Returns the writes of buckets: between half and one and a half times the mean or, with a tail,
 /// from a Pareto distribution of shape 2.
 fn loads(buckets: u32, seed: u64, has_tail: bool) -> Vec<BucketWrites> {
     let load = |bucket: u32| {
@@ -253,8 +253,7 @@ fn rings(seeds: u64) {
     }
 }
 
-/// Measures making the next version of a map, and the plan of a read of four stripes without
-/// failures.
+/// Measures making the next version of a map, and planning a read of four stripes without failures.
 fn steps((runs, calls): (usize, usize)) {
     let calls = calls.div_ceil(100);
     for (buckets, servers) in [(200, 10), (1_000, 100)] {

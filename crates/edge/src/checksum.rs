@@ -1,10 +1,10 @@
 //! Checksums of sub-chunks.
 //!
-//! The checksum is 64-bit XXH3, seeded with the position of the bytes. Therefore changed bytes pass
-//! with a probability of 2^-64, and so do right bytes at a wrong position. It does not protect
-//! against deliberate forgery. The usual CRC-32 detects any three changed bits of a sub-chunk of 64
-//! KiB, and passes other changes with a probability of 2^-32. Because a coded read computes the
-//! checksum of all bytes, its speed matters: `cargo bench -p mayfly-cache-edge -- code`.
+//! The checksum is 64-bit XXH3, seeded with the position of the bytes. Changed bytes therefore pass
+//! with a probability of 2^-64, and so do correct bytes at a wrong position. It does not protect
+//! against deliberate forgery. The usual CRC-32 detects any three changed bits in a 64 KiB
+//! sub-chunk, and passes other changes with a probability of 2^-32. Because a coded read computes
+//! the checksum of all bytes, its speed matters: `cargo bench -p mayfly-cache-edge -- code`.
 //!
 //! Source: Y. Collet, *XXH3*, the xxHash library 0.8, 2020.
 
@@ -22,8 +22,8 @@ pub struct SubChunkId {
     pub stripe: u64,
 }
 
-/// Returns the checksum of a sub-chunk's bytes at their position. A sub-chunk with another checksum
-/// is corrupt.
+/// Returns the checksum of a sub-chunk's bytes at their position. A sub-chunk with a different
+/// checksum is corrupt.
 pub fn checksum(place: SubChunkId, bytes: &[u8]) -> u64 {
     let seed = mix(mix(mix(place.object) ^ u64::from(place.chunk)) ^ place.stripe);
     XxHash3_64::oneshot_with_seed(seed, bytes)

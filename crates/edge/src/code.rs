@@ -4,8 +4,8 @@
 //! Each byte of a parity chunk is a sum of products, in the field of 256 elements, of the data
 //! chunks' bytes at the same position and a row of factors. Any K of the K + P chunks are K such
 //! sums, which determine the rest: a [`Reconstruction`] has the factors for the missing chunks. The
-//! factors of the first parity are all 1, so that it is the plain XOR. Any chunk computed from the
-//! K others of the first K + 1 is a plain XOR, too.
+//! factors of the first parity are all 1, so that it is a plain XOR. A chunk computed from the K
+//! others of the first K + 1 is a plain XOR, too.
 //!
 //! # Source
 //! I. Reed, G. Solomon, *Polynomial codes over certain finite fields*, 1960; with Cauchy's matrix:
@@ -17,7 +17,7 @@
 //!
 //! # Departures
 //! No library is used. The usual one is Intel's ISA-L, whose bindings need nasm and autotools to
-//! build. The SIMD of the Rust libraries is C, needs a newer compiler than ours, or is an FFT,
+//! build. The SIMD code of the Rust libraries is C, needs a newer compiler than ours, or is an FFT,
 //! which decodes slowly at small K.
 
 #[cfg(target_arch = "x86_64")]
@@ -60,7 +60,7 @@ pub enum CodeError {
         /// Number of chunks present.
         present: usize,
     },
-    /// The code has no chunk of this number.
+    /// The code has no chunk with this number.
     NoSuchChunk(usize),
     /// The number of sources or results does not match the reconstruction.
     Count {
@@ -124,8 +124,9 @@ impl Code {
         &self.encoder
     }
 
-    /// Returns the factors that compute `lost` chunks from `present` ones. It uses the K lowest
-    /// numbers, so that data is preferred to parity, and the parity that is a plain XOR to others.
+    /// Returns the factors that compute `lost` chunks from `present` ones. It uses the present
+    /// chunks with the lowest numbers, and so prefers data to parity, and the parity that is a
+    /// plain XOR to the others.
     pub fn reconstruction(
         &self,
         present: ChunkSet,
@@ -192,8 +193,8 @@ impl Reconstruction {
         Ok(())
     }
 
-    /// Computes the same chunks as [`Reconstruction::run`] without machine-specific instructions,
-    /// for tests and benchmarks.
+    /// Like [`Reconstruction::run`], but without machine-specific instructions. For tests and
+    /// benchmarks.
     #[doc(hidden)]
     pub fn run_portable(&self, sources: &[&[u8]], made: &mut [&mut [u8]]) -> Result<(), CodeError> {
         self.check(sources, made)?;

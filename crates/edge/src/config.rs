@@ -1,4 +1,4 @@
-//! Parameters of a cluster, which all versions of its map share.
+//! Parameters of a cluster, shared by all versions of its map.
 
 use crate::placement::Placement;
 use crate::ring::{BucketId, ServerId};
@@ -76,15 +76,15 @@ pub enum MapError {
         /// Number of members with a weight.
         members: usize,
     },
-    /// The written bytes are given for another number of buckets than the cluster has.
+    /// The written bytes are given for a number of buckets that differs from the cluster's.
     BucketCount {
         /// Number of buckets of the cluster.
         buckets: u32,
         /// Number of buckets given.
         given: usize,
     },
-    /// A recorded chunk is on a server that cannot store it: it is no member, is down, has no
-    /// weight, or has another chunk of the bucket.
+    /// A recorded chunk is on a server that cannot store it: the server is not a member, is down,
+    /// has no weight, or has another chunk of the bucket.
     Misplaced {
         /// Bucket of the chunk.
         bucket: BucketId,

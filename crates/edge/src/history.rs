@@ -1,14 +1,14 @@
-//! The cluster maps that a node stores: the current one and older ones.
+//! The cluster maps stored by a node: the current one and older ones.
 //!
 //! # Idea
-//! An object stays on the servers of the map under which it was written until it is evicted. So a
-//! node keeps the last few maps, and looks for a chunk on the servers that had it, newest map
-//! first. Maps are totally ordered by [`crate::MapId`], and a node keeps those with the greatest
-//! ids it was offered. So nodes that were offered the same maps agree, whatever the order and
-//! however often.
+//! An object stays on the servers of the map under which it was written until it is evicted. A node
+//! therefore keeps the most recent maps, and looks for a chunk on the servers that had it, newest
+//! map first. Maps are totally ordered by [`crate::MapId`], and a node keeps those with the
+//! greatest ids it was offered. Nodes that were offered the same maps therefore agree, regardless
+//! of order and repetition.
 //!
 //! # Bounds
-//! The number of maps kept is fixed. A map older than all of them is not kept.
+//! The number of maps kept is fixed. A map older than all of them is not stored.
 
 use crate::map::{Map, MapId};
 use crate::ring::{BucketId, ServerId};
@@ -30,15 +30,15 @@ pub struct MapHistory {
 pub enum OfferOutcome {
     /// The map is now the current one.
     Current,
-    /// The map was stored as an older one: it is older than the current one, or has the same
-    /// version and a smaller fingerprint.
+    /// The map was stored as an older one, because it is older than the current one, or has the
+    /// same version and a smaller fingerprint.
     Older,
     /// The map was already stored.
     Known,
-    /// The map was not stored, because it is older than all maps kept and their number is at its
-    /// maximum.
+    /// The map was not stored, because the maximum number of maps is kept and all of them are
+    /// newer.
     TooOld,
-    /// The map was not stored, because it belongs to another cluster: its configuration differs.
+    /// The map was not stored, because its configuration shows that it belongs to another cluster.
     Foreign,
 }
 
@@ -47,15 +47,15 @@ pub enum OfferOutcome {
 pub enum MapAge {
     /// The maps are the same.
     Current,
-    /// The request's map is older. The requester should fetch the current one; the request is
-    /// answered nevertheless.
+    /// The request's map is older. The requester should fetch the current one, but still gets an
+    /// answer.
     Older,
-    /// The request's map is newer. This node should fetch it, and answers by the maps it has.
+    /// The request's map is newer. This node should fetch it, and answers from the maps it has.
     Newer,
 }
 
 impl MapHistory {
-    /// Creates the maps of a node, which keeps `older_max` maps in addition to the current one.
+    /// Creates the maps of a node that keeps up to `older_max` maps in addition to the current one.
     pub fn new(map: Map, older_max: usize) -> MapHistory {
         MapHistory {
             maps: vec![map],
@@ -109,7 +109,7 @@ impl MapHistory {
     }
 
     /// Returns the servers that may have a chunk of a bucket's objects, in the order in which to
-    /// try them: those of the newest map first. Servers that are down are left out.
+    /// try them, beginning with the newest map. Servers that are down are left out.
     pub fn chunk(&self, bucket: BucketId, chunk: usize) -> Vec<ServerId> {
         let servers = self
             .maps

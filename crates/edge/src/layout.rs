@@ -1,9 +1,9 @@
 //! Positions of an object's bytes in stripes, sub-chunks and chunks.
 //!
 //! # Idea
-//! An object is cut into stripes of K sub-chunks, and each stripe is coded independently. So the
-//! sub-chunks of a byte range can be computed, and the first bytes can be served as soon as the
-//! first stripe is available.
+//! An object is cut into stripes of K sub-chunks, and each stripe is coded independently. The
+//! sub-chunks of a byte range can therefore be computed, and the first bytes can be served as soon
+//! as the first stripe is available.
 //! ```text
 //!            chunk 0      chunk 1      chunk 2      chunk 3 (parity)
 //! stripe 0   0..U         U..2U        2U..3U       XOR of the three      U: bytes of a sub-chunk
@@ -11,8 +11,8 @@
 //! stripe 2   6U..6U+L     …            … + 0s       …                     L: rest / K, rounded up
 //! ```
 //! The last stripe has shorter sub-chunks, not fewer: an object of 128 KiB makes three sub-chunks
-//! of 43 KiB, and a parity of 43 KiB instead of 64. All chunks of an object have the same length.
-//! At most K - 1 bytes at the end of the last data chunks are zeros.
+//! of 43 KiB, and a parity of 43 KiB instead of 64 KiB. All chunks of an object have the same
+//! length. The last data chunks end with at most K - 1 zero bytes.
 //!
 //! # Source
 //! Sub-chunks and ranges: section 5.4 of J. Yang, *Designing Efficient and Scalable Key-value Cache

@@ -1,26 +1,26 @@
-//! The core of a coded edge cluster, after C2DN: a group of cache servers of a content delivery
+//! The core of a coded edge cluster, after C2DN: a group of cache servers in a content delivery
 //! network that stores large objects with an erasure code instead of as full copies.
 //!
 //! # Terms
 //! - An **object** belongs to one of some hundred **buckets**, by the hash of its name. Consistent
-//!   hashing maps buckets, not single objects, to servers. The first server of a bucket is its
-//!   **lead**: it receives the clients' requests for the bucket's objects.
+//!   hashing maps buckets, not single objects, to servers. A bucket's first server is its **lead**:
+//!   it receives client requests for the bucket's objects.
 //! - A large object is cut into **stripes**, and a stripe into K **data sub-chunks** of equal
 //!   length. A (K, P) code computes P **parity sub-chunks** from them. Any K of the K + P reproduce
 //!   the stripe.
 //! - The sub-chunks with the same position in all stripes are a **chunk**. The K + P chunks of an
 //!   object are on different servers, so that the object survives P failed servers.
 //! - Small objects are not coded but **replicated**: P + 1 servers store a copy.
-//! - The **origin** is the server of the content's owner. A request that reaches it is a miss.
+//! - The **origin** is the content owner's server. A request that reaches it is a miss.
 //!
 //! # Idea
 //! An object is available only if K of its chunks are. If some servers write more than others, they
-//! evict earlier, and objects lose chunks at different times. C2DN therefore chooses the server of
-//! each bucket's parity so that all servers write the same number of bytes, as a **max-flow**
-//! problem. Then the chunks of one object are evicted at about the same time.
+//! evict earlier, and objects lose chunks at different times. C2DN therefore solves a **max-flow**
+//! problem to place each bucket's parity so that all servers write the same number of bytes. The
+//! chunks of an object are then evicted at about the same time.
 //!
-//! A **read plan** requests the data sub-chunks of a range, K or fewer a stripe. It **hedges**:
-//! when one of them takes longer than the others did, it requests a parity sub-chunk and decodes
+//! A **read plan** requests the data sub-chunks of a range, at most K per stripe. It **hedges**:
+//! when one of them takes longer than the others, it requests a parity sub-chunk and decodes
 //! without waiting.
 //!
 //! Source: J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU

@@ -1,16 +1,17 @@
 //! A version of the cluster's map: the members, and the servers of every bucket.
 //!
 //! # Idea
-//! A map is a value. It has the members, which of them are up, and for each bucket the servers of
-//! its K + P chunks and of its replicas. A change makes a new version and leaves the old one
-//! unchanged, so that requests under an old version can still be answered ([`crate::MapHistory`]).
+//! A map is a value. It contains the members, which of them are up, and for each bucket the servers
+//! of its K + P chunks and of its replicas. A change makes a new version and leaves the old one
+//! unchanged, so that requests made under an old version can still be answered
+//! ([`crate::MapHistory`]).
 //! - **Data**: the first K available servers on the bucket's walk of the ring. A server that has a
-//!   chunk of the bucket keeps that chunk; new servers take the places of those that left. So a
-//!   failure moves only the chunks of the failed server, and a recovery moves them back.
+//!   chunk of the bucket keeps that chunk; new servers take the places of those that left. A
+//!   failure thus moves only the chunks of the failed server, and a recovery moves them back.
 //! - **Replicas**: the first available servers on the walk. The very first is the *lead*. It
-//!   receives the requests, and it stores a chunk of every coded object of the bucket, or the whole
+//!   receives the requests, and stores a chunk of every coded object of the bucket, or the whole
 //!   object.
-//! - **Parity**: placed by the bytes that were written since the last change, see
+//! - **Parity**: placed according to the bytes written since the last change; see
 //!   [`crate::placement`].
 //!
 //! # Source
@@ -19,10 +20,10 @@
 //!
 //! # Departures
 //! - In the source, chunk `j` is on the `j`-th server of the walk, so that one failure renumbers
-//!   the chunks of all servers behind it. Here only the chunks of the failed server move.
-//! - In the source, servers record what they wrote. Here the bytes are recorded for buckets
-//!   ([`BucketWrites`]), and the data of each server is summed over the buckets that it stores
-//!   after the change, not before.
+//!   the chunks of all servers after it. Here only the failed server's chunks move.
+//! - In the source, servers record what they wrote. Here, the bytes are recorded by bucket
+//!   ([`BucketWrites`]), and each server's data is summed over the buckets that it stores after the
+//!   change, not before.
 //!
 //! # With few servers
 //! With fewer than K + P servers up, some parity has no place. With fewer than K, nothing is coded.
@@ -34,9 +35,9 @@ use crate::placement::{self, BucketParity, Placed, Placement, Problem, ServerSha
 use crate::ring::{BucketId, Ring, ServerId, mix};
 use crate::scheme::Redundancy;
 
-/// Divisor of the mean number of bytes per bucket. The quotient is the minimum number of bytes that
-/// is assumed for a bucket, so that buckets without writes do not all go to one server and overload
-/// it as soon as they are requested.
+/// Divisor of the mean number of bytes per bucket. The quotient is the minimum number of bytes
+/// assumed for a bucket, so that buckets without writes do not all go to one server and overload it
+/// as soon as they are requested.
 const LEAST_PART: u128 = 100;
 
 /// A server of the cluster.
@@ -44,8 +45,8 @@ const LEAST_PART: u128 = 100;
 pub struct Member {
     /// Number of the server.
     pub id: ServerId,
-    /// Weight: the server's share of the cluster, in proportion to the weights of the others. A
-    /// server of weight 0 stores nothing.
+    /// Weight: the server's share of the cluster, relative to the other weights. A server of weight
+    /// 0 stores nothing.
     pub weight: u32,
     /// Whether the server is available.
     pub is_up: bool,
@@ -75,8 +76,8 @@ pub struct BucketWrites {
     pub whole_bytes: u64,
 }
 
-/// Identity of a map. The map with the greatest identity is current: the latest version or, among
-/// maps of the same version that were made independently, the one with the greater fingerprint.
+/// Identity of a map. The map with the greatest identity is current. That is the latest version or,
+/// among maps of the same version made independently, the one with the greater fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MapId {
     /// Number of changes so far.
@@ -119,7 +120,7 @@ impl Map {
     /// is also placed again if there are no changes.
     ///
     /// # Errors
-    /// Returns an error if a change is invalid. Then no change is made.
+    /// Returns an error if a change is invalid, in which case no change is made.
     pub fn next(&self, changes: &[Change], loads: &[BucketWrites]) -> Result<Map, MapError> {
         let mut members = self.members.clone();
         for &one in changes {
@@ -142,9 +143,8 @@ impl Map {
         Ok(map)
     }
 
-    /// Restores a recorded version from its members and the servers of the chunks of all buckets,
-    /// row by row. The rest is computed. A record that was altered is refused or has another
-    /// [`Map::id`].
+    /// Restores a recorded version from its members and the servers of all buckets' chunks, row by
+    /// row. The rest is computed. An altered record is refused or has another [`Map::id`].
     pub fn restore(
         config: Config,
         version: u64,
@@ -486,9 +486,9 @@ impl Map {
 }
 
 impl Config {
-    /// Returns the parameters with the best of `tries` consecutive seeds: the one with the least
-    /// data on the server with the most. Parity cannot compensate for a server whose data exceeds
-    /// its share of all writes. `loads` may be empty.
+    /// Returns the parameters with the best of `tries` consecutive seeds: the one for which the
+    /// server with the most data has the least. Parity cannot compensate for a server whose data
+    /// exceeds its share of all writes. `loads` may be empty.
     pub fn with_best_seed(
         self,
         servers: &[(ServerId, u32)],

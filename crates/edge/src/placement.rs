@@ -1,8 +1,8 @@
-//! Choice of the servers of parity chunks, so that all servers write the same number of bytes.
+//! Chooses the servers of parity chunks so that all servers write the same number of bytes.
 //!
-//! Consistent hashing determines the servers of data chunks and loads servers unequally. A parity
-//! chunk may be on any server without another chunk of its bucket, and this choice evens out the
-//! sum. There are two algorithms: [`max_flow`] is the source's. [`greedy`] is our own and the
+//! Consistent hashing determines the servers of data chunks, which loads servers unequally. A
+//! parity chunk may be on any server without another chunk of its bucket, and this choice evens out
+//! the total. There are two algorithms. [`max_flow`] is the source's. [`greedy`] is our own and the
 //! default, because it balances better and moves fewer chunks.
 //!
 //! Source of the problem: section 5.3.2 of J. Yang, *Designing Efficient and Scalable Key-value
@@ -22,11 +22,11 @@ pub struct ServerShare {
     /// weight 0 takes nothing.
     pub weight: u32,
     /// Number of data bytes written to the server, as data chunks and replicas; `l` in the source.
-    /// The sum of all data and parity of a problem fits in 64 bits.
+    /// The sum of all data and parity in a problem fits in 64 bits.
     pub data_bytes: u64,
 }
 
-/// Bucket whose parity is to be placed.
+/// Bucket whose parity must be placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BucketParity {
     /// Size of each of its P parity chunks in bytes; `s` in the source.
@@ -47,7 +47,7 @@ pub struct Problem {
 }
 
 /// Indexes of the servers of all parity chunks: chunk `j` of bucket `b` is at `b * p + j`. `None`
-/// means that every server has another chunk of the bucket.
+/// means that every server already has another chunk of the bucket.
 pub type Placed = Vec<Option<u32>>;
 
 /// Algorithm that places parity.
@@ -65,7 +65,8 @@ pub enum Placement {
 }
 
 impl Problem {
-    /// Returns true if parity of `bucket` may be placed on `server`, considering its data only.
+    /// Returns true if parity of `bucket` may be placed on `server`, considering only the bucket's
+    /// data.
     fn may(&self, bucket: usize, server: usize) -> bool {
         let has_weight = self.servers[server].weight > 0;
         has_weight && !self.buckets[bucket].holders.contains(&(server as u32))
@@ -85,7 +86,7 @@ impl Problem {
 
     /// Returns the write imbalance (max - min) / min of the loads by weight. Servers without weight
     /// are ignored. The result is zero for fewer than two servers or without load, and infinite if
-    /// a server writes nothing while others do.
+    /// a server writes nothing while others write.
     pub fn imbalance(&self, placed: &[Option<u32>]) -> f64 {
         let loads = self.loads(placed);
         let with_weight = self
@@ -100,7 +101,7 @@ impl Problem {
         if max == 0.0 { 0.0 } else { (max - min) / min }
     }
 
-    /// Returns a lower bound of the imbalance. A server whose data alone exceeds its share cannot
+    /// Returns a lower bound on the imbalance. A server whose data alone exceeds its share cannot
     /// be relieved, and the others share the rest at best as evenly as if bytes could be placed
     /// anywhere.
     pub fn imbalance_min(&self) -> f64 {

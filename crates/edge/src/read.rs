@@ -2,17 +2,17 @@
 //! origin.
 //!
 //! # Idea
-//! A plan is a state machine without a socket or a clock. Its host performs the actions that
-//! [`Read::step`] returns, and passes the results to [`Read::handle`]. A few stripes are read at a
-//! time and served in order. Of each stripe, the data sub-chunks that overlap the range are
-//! requested first, because they need no decoding. A further sub-chunk is requested
+//! A plan is a state machine without a socket or a clock. Its host performs the actions returned by
+//! [`Read::step`], and passes the results to [`Read::handle`]. A few stripes are read at a time and
+//! served in order. Within each stripe, the data sub-chunks that overlap the range are requested
+//! first, because they need no decoding. A further sub-chunk is requested
 //! - at once, if a server does not have one or its bytes are corrupt;
 //! - if one is late: it takes longer than 1.2 times the time of the stripe's first sub-chunk, and
 //!   longer than most requests. It is still used if it arrives.
 //!
-//! Only as many are requested as are missing to K. The origin is used if fewer than K sub-chunks
-//! can still be obtained, and only for the wanted sub-chunks among the others. A late sub-chunk
-//! counts as obtainable as long as it may arrive before an answer of the origin or, once the origin
+//! No more sub-chunks are requested than are needed to have K. The origin is used if fewer than K
+//! sub-chunks can still be obtained, and only for wanted sub-chunks that cannot. A late sub-chunk
+//! counts as obtainable while it may arrive before an answer from the origin or, once the origin
 //! has failed, until the request to its server times out.
 //!
 //! # Source
@@ -24,13 +24,13 @@
 //! - Until the first sub-chunk of a stripe arrives, [`ReadTimeouts::first_chunk_us`] replaces its
 //!   time.
 //! - The first sub-chunk usually comes from the reader's own disk, faster than any network. With
-//!   its time alone, nearly every read would request parity. Therefore no sub-chunk is late before
+//!   its time alone, nearly every read would request parity. No sub-chunk is therefore late before
 //!   [`ReadTimeouts::hedge_min_us`].
 //! - A chunk may have several sources, from older maps: [`crate::MapHistory::chunk`].
 //!
 //! # Bounds
-//! There is state for at most [`ReadTimeouts::window`] stripes. Every request ends by an event or a
-//! timeout, and no server receives a request for the same sub-chunk twice. Therefore every plan
+//! There is state for at most [`ReadTimeouts::window`] stripes. Every request ends with an event or
+//! a timeout, and no server receives a request for the same sub-chunk twice. Therefore every plan
 //! ends.
 //!
 //! ```
@@ -80,19 +80,18 @@ pub struct ReadTimeouts {
     /// Hedge delay in percent of the time that the stripe's first sub-chunk took. A sub-chunk that
     /// takes longer is late.
     pub hedge_percent: u32,
-    /// Hedge delay in microseconds until a sub-chunk of the stripe has arrived.
+    /// Hedge delay in microseconds while no sub-chunk of the stripe has arrived.
     pub first_chunk_us: u64,
     /// Minimum hedge delay in microseconds, typically the measured 95th percentile of a read from a
     /// server.
     pub hedge_min_us: u64,
     /// Time in microseconds after which the origin is used instead of a late sub-chunk, if no other
     /// sub-chunk can replace it: about the latency of the origin. Other sources of the same chunk
-    /// are tried before.
+    /// are tried first.
     pub origin_fetch_us: u64,
     /// Timeout of a request to a server, in microseconds.
     pub server_timeout_us: u64,
-    /// Timeout of a request to the origin, in microseconds. The origin has failed if it takes
-    /// longer.
+    /// Timeout of a request to the origin, in microseconds. After it, the origin counts as failed.
     pub origin_timeout_us: u64,
     /// Maximum number of stripes read at a time; the host's memory holds their sub-chunks.
     pub window: usize,
@@ -127,10 +126,10 @@ pub struct ChunkRequest {
 /// being read. Other events without a request have no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A sub-chunk arrived, and its checksum is right.
+    /// A sub-chunk arrived with the correct checksum.
     Received(ChunkRequest),
-    /// A sub-chunk arrived, and its checksum is wrong. Only this sub-chunk is lost, not the others
-    /// of its chunk.
+    /// A sub-chunk arrived with a wrong checksum. Only this sub-chunk is lost, not the others of
+    /// its chunk.
     Corrupt(ChunkRequest),
     /// The server does not have the chunk, or is unreachable. It receives no further request for
     /// this chunk.
@@ -146,7 +145,7 @@ pub enum Event {
 pub struct Part {
     /// Number of the stripe.
     pub stripe: u64,
-    /// Range of the object's bytes: the next ones to be served.
+    /// Next range of the object's bytes to be served.
     pub bytes: Range<u64>,
     /// Sub-chunks that have arrived.
     pub received: ChunkSet,
@@ -185,7 +184,7 @@ pub enum Step {
 struct Sources {
     /// Servers of each chunk, in the order in which to try them.
     servers: Vec<Vec<ServerId>>,
-    /// Bit set, for each chunk, of the servers that turned out not to have it.
+    /// For each chunk, a bit set of the servers found not to have it.
     lacking: Vec<u64>,
 }
 

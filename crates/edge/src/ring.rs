@@ -3,8 +3,8 @@
 //! # Idea
 //! Every server has points on a ring of 64-bit numbers, a fixed number for each unit of its weight.
 //! A bucket has one point. A walk from the bucket's point reaches the servers in an order specific
-//! to the bucket. The caller skips servers that are down. So a failed server passes its buckets to
-//! the next server on each bucket's walk, and nothing else changes.
+//! to the bucket. The caller skips servers that are down. A failed server thus passes each of its
+//! buckets to the next server on the bucket's walk, and nothing else changes.
 //!
 //! # Source
 //! D. Karger and others, *Consistent hashing and random trees*, STOC 1997. Routing by buckets, a
@@ -12,12 +12,12 @@
 //! Scalable Key-value Cache Management Systems*, CMU 2024.
 //!
 //! # Cost
-//! 16 bytes a point. A ring is built by one sort; a walk is a binary search and then one step a
-//! point.
+//! 16 bytes per point. Building a ring takes one sort; a walk is a binary search and then one step
+//! per point.
 //!
 //! # Departures
-//! The number of a server's points depends on its own weight only. So a server that joins, leaves
-//! or changes its weight moves no points of other servers.
+//! The number of a server's points depends only on its own weight. A server that joins, leaves or
+//! changes its weight therefore moves no points of other servers.
 
 use std::fmt;
 
@@ -37,8 +37,8 @@ impl fmt::Display for ServerId {
 pub struct BucketId(pub u32);
 
 impl BucketId {
-    /// Returns the bucket of an object among `buckets`, by a hash of its name that is distributed
-    /// over all 64 bits.
+    /// Returns the bucket of an object among `buckets`, given a hash of its name that is evenly
+    /// distributed over 64 bits.
     pub fn of(name_hash: u64, buckets: u32) -> BucketId {
         let high = (u128::from(name_hash) * u128::from(buckets)) >> 64;
         BucketId(high as u32)

@@ -4,7 +4,7 @@
 use crate::chunks::CHUNKS_MAX;
 use std::fmt;
 
-/// Default minimum size in bytes of objects that are coded (section 5.4).
+/// Default minimum size in bytes of coded objects (section 5.4).
 pub const CODED_FROM_BYTES: u64 = 128 << 10;
 /// Default length of a sub-chunk in bytes, at which disks and the code reach their full speed
 /// (section 5.4).
@@ -20,12 +20,12 @@ pub struct Scheme {
     pub k: u8,
     /// Number of parity chunks of an object (P).
     pub p: u8,
-    /// Minimum size in bytes of objects that are coded; smaller ones are replicated. `None` means
-    /// that nothing is coded.
+    /// Minimum size in bytes of coded objects; smaller ones are replicated. `None` means that
+    /// nothing is coded.
     pub coded_from_bytes: Option<u64>,
     /// Number of servers that store a replicated object.
     pub replicas: u8,
-    /// Length of a sub-chunk in bytes; only the last ones of an object are shorter.
+    /// Length of a sub-chunk in bytes; only those in an object's last stripe are shorter.
     pub sub_chunk_bytes: u32,
 }
 

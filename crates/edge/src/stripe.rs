@@ -26,8 +26,8 @@ pub fn encode_stripe(code: &Code, layout: &Layout, stripe: u64, bytes: &[u8], ou
     coded.expect("all are equally long, and as many as the code has");
 }
 
-/// Decoder of the stripes of one object. It reuses the decoding matrix as long as the same chunks
-/// are missing.
+/// Decoder for the stripes of one object. It reuses the decoding matrix while the same chunks are
+/// missing.
 #[derive(Clone, Debug)]
 pub struct StripeDecoder<'a> {
     code: &'a Code,
@@ -48,8 +48,8 @@ impl<'a> StripeDecoder<'a> {
         }
     }
 
-    /// Appends the bytes of `range` that are in a stripe to `out`. `chunks` are the stripe's
-    /// sub-chunks by number, `None` for a missing one. Wanted sub-chunks that are missing are
+    /// Appends the bytes of `range` that are in a stripe to `out`. `chunks` contains the stripe's
+    /// sub-chunks by number, with `None` for a missing one. Wanted sub-chunks that are missing are
     /// decoded from the others. If too few are given, nothing is appended.
     pub fn join(
         &mut self,

@@ -1,6 +1,6 @@
 //! A small cluster. Objects are written under one map and read under later ones, while servers
 //! fail, stop answering, join and leave, and chunks are evicted and damaged. One node gets every
-//! map at once and another gets them late. The model of an object is its bytes.
+//! map immediately and another gets them late. An object's model is its bytes.
 
 use edge::{
     BucketId, Change, ChunkRequest, Code, Config, Event, Layout, Map, MapHistory, Moment, Part,
@@ -134,7 +134,7 @@ impl Cluster {
         });
     }
 
-    /// Returns the answer of a server; `None` if it does not answer.
+    /// Returns a server's answer, or `None` if it does not answer.
     fn answer(
         &self,
         server: ServerId,
@@ -151,7 +151,7 @@ impl Cluster {
         (checksum(place(object, chunk, stripe), bytes) == *sum).then_some(&bytes[..])
     }
 
-    /// Returns true if the object must be found: no failure or eviction explains that it is not.
+    /// Returns true if the object must be found, because no failure or eviction explains a miss.
     fn must_be_found(&self, object: usize, is_late: bool) -> bool {
         let written = &self.written[object];
         let maps = if is_late { &self.late } else { &self.maps };

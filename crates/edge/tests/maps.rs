@@ -1,5 +1,5 @@
-//! Versions of a map under random events, compared with a simple model; and maps that are offered
-//! in any order.
+//! Versions of a map under random events, compared with a simple model, and maps offered in any
+//! order.
 
 use edge::placement::Placement;
 use edge::{
@@ -317,7 +317,7 @@ fn the_map_of_another_cluster_and_one_too_old_are_refused() {
     assert_eq!(maps.all().len(), 2);
 }
 
-/// Returns writes between half and one and a half gigabytes for each bucket.
+/// Returns between half and one and a half gigabytes of writes for each bucket.
 fn loads(count: u32, seed: u64) -> Vec<BucketWrites> {
     let part = |bucket: u32| mix(mix(seed) ^ u64::from(bucket)) >> 54;
     let load = |bucket| BucketWrites {
@@ -435,7 +435,7 @@ fn any_reported_writes_make_a_map() {
     }
 }
 
-/// Returns the servers of the chunks of all buckets, as a record of a map has them.
+/// Returns the servers of all buckets' chunks, as recorded for a map.
 fn rows(map: &Map) -> Vec<Option<ServerId>> {
     buckets()
         .flat_map(|bucket| map.chunks(bucket).to_vec())

@@ -17,7 +17,7 @@ const OBJECT: u64 = 99;
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Answer {
     After(u64),
-    /// Corrupt bytes for stripes with this remainder by 3, after a delay.
+    /// Corrupt bytes for stripes whose number has this remainder modulo 3, after a delay.
     BadAfter(u64, u64),
     MissingAfter(u64),
     Never,
@@ -32,12 +32,12 @@ struct World {
     range: Range<u64>,
     /// Sources of each chunk, with their answers.
     sources: Vec<Vec<Answer>>,
-    /// Delay of the origin in microseconds; `None`: it fails.
+    /// Delay of the origin in microseconds; `None` if it fails.
     origin: Option<u64>,
     timeouts: ReadTimeouts,
 }
 
-/// A message in transit: the event that the host receives.
+/// A message in transit: the event for the host.
 #[derive(Clone, Debug)]
 enum Message {
     Bytes(ChunkRequest, Vec<u8>, u64),
@@ -53,7 +53,7 @@ struct Host<'a> {
     /// Messages by their time of arrival and a number.
     network: BTreeMap<(u64, usize), Message>,
     sent: usize,
-    /// Right sub-chunks that arrived, by stripe.
+    /// Correct sub-chunks that arrived, by stripe.
     received: HashMap<u64, BTreeMap<usize, Vec<u8>>>,
     asked: Vec<(u64, ChunkRequest)>,
     ended: Vec<(u64, ChunkRequest, bool)>,
@@ -153,8 +153,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Asserts that a request is needed: the received and expected sub-chunks are neither K nor all
-    /// that are wanted.
+    /// Asserts that a request is needed: the sub-chunks received and expected are neither K nor all
+    /// the wanted ones.
     fn check_need(&self, request: ChunkRequest) {
         let wanted = self.layout.chunks_of(&self.world.range, request.stripe);
         let received: ChunkSet = self
@@ -224,7 +224,7 @@ impl<'a> Host<'a> {
         self.origin_failed.contains(&stripe) || own.any(|out| self.now >= out.1 + origin_timeout_us)
     }
 
-    /// Returns the sub-chunks that arrived or may still arrive from a server; a late one counts for
+    /// Returns the sub-chunks that arrived or may still arrive from a server. A late one counts for
     /// `late_us`.
     fn left(&self, stripe: u64, late_us: u64) -> ChunkSet {
         let is_lost = |chunk: usize, source: usize| {
@@ -484,8 +484,8 @@ fn parity_is_requested_after_a_fifth_more_than_the_first_took() {
     assert_eq!(host.served, world.object[..48]);
 }
 
-/// Regression: the time of the first sub-chunk was the only measure: read from the reader's own
-/// disk, it made each peer late.
+/// Regression: a sub-chunk was late by the time of the first one only, so that one read from the
+/// reader's own disk made every peer late.
 #[test]
 fn a_peer_of_usual_speed_is_not_late_although_the_own_disk_is_faster() {
     let mut world = well();

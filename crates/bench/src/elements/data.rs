@@ -9,10 +9,10 @@ use serde::Serialize;
 use std::time::Instant;
 use wire::Value;
 
-/// TTLs in seconds, of several days and with distinct values. For an hour after they were set, the
-/// remaining TTLs begin with the same digit.
+/// TTLs in seconds: several days, and all distinct. For an hour after they are set, all remaining
+/// TTLs begin with the same digit.
 const TTL_SECONDS: std::ops::Range<u64> = 310_000..399_000;
-/// Name of the only element of its key: 14 bytes.
+/// Name of the only element in its key: 14 bytes.
 const ALONE: &[u8] = b"elem:onlychild";
 
 /// A type whose elements may have TTLs.
@@ -33,7 +33,7 @@ pub enum Kind {
 pub enum Layout {
     /// All elements in one key
     One,
-    /// Each element in a key of its own
+    /// Each element in its own key
     Many,
 }
 
@@ -94,7 +94,7 @@ const TAKEN: (State, State) = (State::WithTtl, State::Plain);
 const DYING: (State, State) = (State::Plain, State::Unknown);
 
 /// The tests are ordered so that, where possible, each finds the elements in the state that the
-/// test before it leaves.
+/// previous test left.
 #[rustfmt::skip]
 const HASH: &[Test] = &[
     test("HSET", "HSET K E xxx", Number::None, PLAIN, b":0"),
@@ -163,8 +163,8 @@ impl Kind {
         }
     }
 
-    /// Returns the value of `notify-keyspace-events` for that event: the class of the type, or the
-    /// class of expired keys as in Valkey.
+    /// Returns the value of `notify-keyspace-events` for that event: the class of the type or, in
+    /// Valkey, the class of expired keys.
     pub(super) fn event_class(self) -> &'static str {
         match self {
             Kind::Hash => "Ehx",
@@ -254,7 +254,7 @@ impl Data {
         pass.run(&mut fill_load(server)?, &server.label).map(drop)
     }
 
-    /// Adds elements to another key, over connections of the caller.
+    /// Adds elements to another key over the caller's connections.
     pub(super) fn fill_beside(
         self,
         load: &mut Load<()>,
@@ -276,8 +276,8 @@ impl Data {
         pass.run(load, &server.label)
     }
 
-    /// Returns the command that sets deadlines of elements if the server lacks it, and otherwise
-    /// `None`.
+    /// Returns the command that sets element deadlines if the server lacks it, and `None`
+    /// otherwise.
     pub(super) fn lacks_expire_at(self, client: &mut Client) -> Result<Option<&'static str>> {
         lacks(client, self.kind.expire_at())
     }
@@ -287,7 +287,7 @@ fn fill_load(server: &Server) -> Result<Load<()>> {
     Load::connect(&server.label, server.address, FILL_SHAPE)
 }
 
-/// Returns the name of the command in `words` if the server lacks it, and otherwise `None`.
+/// Returns the name of the command in `words` if the server lacks it, and `None` otherwise.
 pub(super) fn lacks(client: &mut Client, words: &'static str) -> Result<Option<&'static str>> {
     let name = words.split(' ').next().unwrap_or(words);
     let reported = client.call(&["COMMAND", "INFO", name])?;
@@ -299,8 +299,8 @@ pub(super) fn lacks(client: &mut Client, words: &'static str) -> Result<Option<&
 }
 
 impl Number {
-    /// Returns the number for an element. `instant` is the Unix time in seconds that all elements
-    /// share.
+    /// Returns the number for an element. `instant` is the Unix time in seconds shared by all
+    /// elements.
     pub(super) fn of(self, element: u64, instant: u64) -> u64 {
         match self {
             Number::None => 0,

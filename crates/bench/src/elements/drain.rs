@@ -1,10 +1,10 @@
-//! Round 3: all elements expire at one instant, and the latency of other clients is measured.
+//! Round 3: all elements expire at one instant, while the latency of other clients is measured.
 //!
 //! It has three parts, each with a fresh server:
 //!
 //! - The elements expire, and no client writes.
 //! - A loader fills another collection over one connection with 200 requests in flight.
-//! - The loader starts at the instant at which the elements expire.
+//! - The loader starts at the instant when the elements expire.
 //!
 //! In each part, another client sends PINGs on a fixed schedule.
 
@@ -22,14 +22,14 @@ use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// One connection with 200 requests in flight, as `memtier_benchmark -t 1 -c 1 --pipeline 200` in
+/// One connection with 200 requests in flight, like `memtier_benchmark -t 1 -c 1 --pipeline 200` in
 /// the source.
 const LOADER: Shape = Shape {
     connections: 1,
     pipeline: 200,
     is_stream: false,
 };
-/// Time in milliseconds for which PINGs are sent before the deadline, and minimum time after it.
+/// Time in milliseconds during which PINGs are sent before the deadline, and minimum time after it.
 const QUIET_MS: u64 = 2000;
 const PINGS_MS_MIN: u64 = 1000;
 /// Maximum time in milliseconds to wait for the memory to be freed after the elements are removed.
@@ -53,15 +53,15 @@ pub(super) struct Look {
     pub used_bytes: f64,
     /// Number of expired elements according to the server's counter; `None` if it has none.
     pub reclaimed: Option<u64>,
-    /// CPU time that the server has used since its start.
+    /// CPU time used by the server since its start.
     pub cpu_ns: u64,
 }
 
 /// Results of the part in which elements expire without other writes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Alone {
-    /// Milliseconds after the deadline until all elements were removed; `None` if they were not in
-    /// time.
+    /// Milliseconds after the deadline until all elements were removed; `None` if that exceeded the
+    /// time limit.
     pub gone_ms: Option<u64>,
     pub memory_back_ms: Option<u64>,
     /// CPU seconds from the deadline to the last poll, including PINGs and polls. The last poll is
@@ -70,7 +70,7 @@ pub(super) struct Alone {
     pub cpu_seconds: f64,
     pub quiet: Percentiles,
     pub pings: Percentiles,
-    /// Delays with which threads that slept for a millisecond at a time woke, before and after the
+    /// Delays with which threads sleeping for a millisecond at a time woke, before and after the
     /// deadline.
     pub machine: Percentiles,
     pub looks: Vec<Look>,
@@ -87,7 +87,7 @@ pub(super) struct Loaded {
     pub machine: Percentiles,
 }
 
-/// Results of one round of one server.
+/// Results of one round for one server.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub data: Data,
@@ -142,8 +142,8 @@ impl Drain<'_> {
         })
     }
 
-    /// Adds the elements and sets one deadline for all of them. It is far enough ahead to measure a
-    /// quiet phase before it. Returns the deadline.
+    /// Adds the elements and sets one deadline for all of them, far enough ahead to measure a quiet
+    /// phase first. Returns the deadline.
     fn add_dying(&self, server: &Server) -> Result<u64> {
         let count = self.options.elements;
         for allowance in ALLOWANCES {

@@ -1,7 +1,7 @@
-//! Lateness of the `expired` events of elements and of freeing their memory, among many other
-//! elements with TTLs.
+//! Lateness of elements' `expired` events and of freeing their memory, among many other elements
+//! with TTLs.
 //!
-//! An event names only the key, so each probe is the last element of a key of its own.
+//! An event names only the key, so each probe is the last element of its own key.
 
 use super::data::{Data, Layout};
 use super::{Elements, LeftOut, Round};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// TTLs of the other elements in milliseconds, from three hours to a day.
 const TTL_MS: std::ops::Range<u64> = 10_000_000..86_400_000;
-/// Time in milliseconds for setting the probes. The first probe is due later.
+/// Time in milliseconds for setting the probes. The first probe is due after that.
 const ALLOWANCE_MS: u64 = 500;
 
 #[derive(Clone, Debug, Serialize)]
@@ -30,8 +30,7 @@ pub(super) struct Row {
     pub others: u64,
     pub events: Lateness,
     pub memory: Lateness,
-    /// Delays with which threads that slept for a millisecond at a time woke during the
-    /// measurement.
+    /// Delays with which threads sleeping for a millisecond at a time woke during the measurement.
     pub machine: Percentiles,
 }
 

@@ -18,12 +18,13 @@ pub(super) struct Row {
     pub server: String,
     pub version: String,
     pub elements: u64,
-    /// Increase of `used_memory` over the empty server, per element.
+    /// Increase of `used_memory` over an empty server, per element.
     pub used_per_element: f64,
     pub resident_per_element: f64,
 }
 
-/// Measures elements in a server started for them. TTLs are set in a second pass, as in the source.
+/// Measures elements in a server started for the purpose. TTLs are set in a second pass, as in the
+/// source.
 pub(super) fn measure(
     options: &Elements,
     entrant: &Entrant,

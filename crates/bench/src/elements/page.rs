@@ -1,11 +1,11 @@
-//! The report as a page: the figures of the source, and tables of all results.
+//! The report as a page: the source's figures, and tables of all results.
 
 use super::drain::Row as DrainRow;
 use super::{Report, Round, lag, memory, throughput};
 use crate::latency::Percentiles;
 use ::report::{Axis, Column, Line, Page, Plot, Section, Table, TableOf, distinct, median};
 
-/// Text for a time that exceeds the limit of the experiment.
+/// Text shown for a time that exceeds the experiment's limit.
 const NOT_IN_TIME: &str = "not in time";
 
 pub(super) fn page(report: &Report) -> Page {
@@ -88,7 +88,7 @@ fn of_throughput(section: &mut Section, rows: &[throughput::Row]) {
     section.table(table);
 }
 
-/// Groups the rounds by server and kind of data, in the order of their first ones.
+/// Groups the rounds by server and kind of data, in order of first appearance.
 pub(super) fn rounds_of(rows: &[DrainRow]) -> Vec<Vec<&DrainRow>> {
     let identity = |row: &DrainRow| (row.data, row.server.clone());
     let rounds = |group| rows.iter().filter(|row| identity(row) == group).collect();
@@ -98,7 +98,7 @@ pub(super) fn rounds_of(rows: &[DrainRow]) -> Vec<Vec<&DrainRow>> {
         .collect()
 }
 
-/// Returns the median of a figure; `None` if a round lacks it.
+/// Returns the median of a figure, or `None` if any round lacks it.
 pub(super) fn middle(rows: &[&DrainRow], value: impl Fn(&DrainRow) -> Option<f64>) -> Option<f64> {
     let values: Option<Vec<f64>> = rows.iter().map(|row| value(row)).collect();
     values.map(|values| median(&values))

@@ -2,7 +2,7 @@
 //!
 //! A measurement is one pass over all elements in random order, so that each request finds its
 //! element in the state that the case names. Servers take turns within a round. The commands of a
-//! round run in the order of the source: fill, set TTLs, read TTLs.
+//! round run in the source's order: fill, set TTLs, read TTLs.
 
 use super::data::{Data, Number, Pass, Seen, State, Test, lacks};
 use super::{Elements, LeftOut, Round};
@@ -21,7 +21,7 @@ pub(super) struct Sample {
     pub operations_per_second: f64,
 }
 
-/// Medians of all rounds of one case of one server.
+/// Medians over all rounds for one case on one server.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub data: Data,
@@ -31,7 +31,7 @@ pub(super) struct Row {
     pub samples: Vec<Sample>,
     pub cpu_us_median: f64,
     pub operations_per_second_median: f64,
-    /// CPU time of this server divided by the first server's: the median of the rounds.
+    /// CPU time of this server divided by that of the first server: the median over the rounds.
     pub over_first: Option<f64>,
 }
 
@@ -156,7 +156,7 @@ fn sample(player: &mut Player, data: Data, test: &Test, order: &[u32]) -> Result
     })
 }
 
-/// Brings all elements into a state.
+/// Puts all elements into the state that a test needs.
 fn prepare(player: &mut Player, data: Data, needed: State, count: u64) -> Result<()> {
     if player.state == needed {
         return Ok(());

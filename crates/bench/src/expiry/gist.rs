@@ -1,13 +1,14 @@
-//! `bench expiry gist`: the measurements by S. Sanfilippo of a radix tree for the deadlines
-//! of keys in Redis ("New keyspace representation and expire algorithm of Redis: preliminary
-//! analysis", 2019, <https://gist.github.com/antirez/b2eb293819666ee104c7fcad71986eb7>).
+//! `bench expiry gist`: S. Sanfilippo's measurements of a radix tree for the deadlines of keys in
+//! Redis ("New keyspace representation and expire algorithm of Redis: preliminary analysis", 2019,
+//! <https://gist.github.com/antirez/b2eb293819666ee104c7fcad71986eb7>).
 //!
-//! It measures memory and load time of 5 M keys with and without TTLs, GET and TTL over them with a
-//! pipeline of 32, and a flood of `SET key value EX 1`. He loaded snapshots. Here keys are sent
-//! over the protocol, so that both loads include the cost of parsing, and the ratio between them is
-//! smaller than that of the index alone. Deadlines are a few milliseconds apart, as in the source.
+//! It measures memory and load time of 5 M keys with and without TTLs, GET and TTL on them with a
+//! pipeline of 32, and a flood of `SET key value EX 1`. Sanfilippo loaded snapshots. Here, keys are
+//! sent over the protocol, so that both loads include the cost of parsing, and the ratio between
+//! them is smaller than the index alone would give. Deadlines are a few milliseconds apart, as in
+//! the source.
 //!
-//! On a small machine the load generator bounds operations per second, but not the server's CPU
+//! On a small machine, the load generator limits operations per second, but not the server's CPU
 //! time.
 
 use super::{Contestant, contestants};
@@ -23,16 +24,16 @@ use serde::Serialize;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// TTLs in milliseconds, from hours on, spread evenly over the keys. All have eight digits.
+/// TTLs in milliseconds, from several hours, spread evenly over the keys. All have eight digits.
 const TTL_MS: Range<u64> = 20_000_000..100_000_000;
 const TTL_STEP_MS: u64 = 3;
-/// 50 connections with 32 requests in flight, as `redis-benchmark -P 32`.
+/// 50 connections with 32 requests in flight, like `redis-benchmark -P 32`.
 const SHAPE: Shape = Shape {
     connections: 50,
     pipeline: 32,
     is_stream: false,
 };
-/// Number of keys of the flood per loaded key, as in the source.
+/// Number of keys in the flood per loaded key, as in the source.
 const FLOOD_KEYS: u64 = 2;
 
 /// Arguments of `bench expiry gist`.
@@ -53,7 +54,7 @@ pub(super) struct Gist {
     /// Bytes of a value
     #[arg(long, default_value_t = 3)]
     value_size: usize,
-    /// Duration of the GETs, and of the TTLs
+    /// Duration of the GETs and of the TTLs
     #[arg(long, default_value = "2s", value_parser = units::span)]
     span: Duration,
     /// Duration of the flood
@@ -66,23 +67,23 @@ pub(super) struct Gist {
     files: Files,
 }
 
-/// Rate and CPU time of one span of requests.
+/// Rate and CPU time over one span of requests.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Rate {
     operations_per_second: f64,
     cpu_us_per_operation: f64,
 }
 
-/// Results of one load, and of the requests to the loaded server.
+/// Results of one load and of the requests to the loaded server.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Loaded {
     seconds: f64,
     cpu_seconds: f64,
-    /// Increase of `used_memory` over the empty server.
+    /// Increase of `used_memory` over an empty server.
     used_bytes: f64,
     resident_bytes: f64,
     get: Rate,
-    /// Rate of TTL. It is also measured without TTLs, with the reply −1.
+    /// Rate of TTL. It is also measured without TTLs, where the reply is −1.
     ttl: Rate,
 }
 
@@ -102,8 +103,8 @@ struct Row {
     version: String,
     plain: Vec<Loaded>,
     expires: Vec<Loaded>,
-    /// Median time of a load with TTLs divided by the median without. The ratios of CPU time and
-    /// used memory follow.
+    /// Median time of a load with TTLs divided by the median without. The fields after it are the
+    /// same ratio for CPU time and used memory.
     load_ratio: f64,
     load_cpu_ratio: f64,
     memory_ratio: f64,

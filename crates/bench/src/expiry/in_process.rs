@@ -1,8 +1,8 @@
 //! `bench expiry in-process`: each index alone, without a server, on a simulated clock.
 //!
 //! It measures bytes, CPU time per operation, visited entries per dead one, the longest call and
-//! the lag, for shapes of TTLs that occur in caches. Each index is called through the same enum as
-//! in the server. The module [`trial`] describes a trial, and [`shape`] the shapes.
+//! the lag, for TTL shapes that occur in caches. Each index is called through the same enum as in
+//! the server. The module [`trial`] describes a trial, and [`shape`] the shapes.
 
 mod host;
 mod shape;
@@ -19,7 +19,7 @@ use shape::{SHAPES, Shape};
 use trial::{ENTRY_BYTES, Figures};
 use verdict::Win;
 
-/// Numbers of entries with `--full`.
+/// Numbers of entries for `--full`.
 const FULL_KEYS: [u64; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 /// Units of memory, lag, CPU time, and CPU time among prompt indexes.
 const UNITS: [&str; 4] = ["B", "ms", "ns", "ns"];
@@ -40,7 +40,7 @@ pub(super) struct InProcess {
     /// Run 1 k to 10 M entries
     #[arg(long, conflicts_with = "keys")]
     full: bool,
-    /// Names of shapes of TTLs [default: all]
+    /// Names of TTL shapes [default: all]
     #[arg(long, value_delimiter = ',')]
     shape: Vec<String>,
     /// Runs of each trial; each timed step counts with its shortest time
@@ -60,14 +60,14 @@ struct Row {
     figures: Figures,
 }
 
-/// Results of all indexes under one shape with one number of entries.
+/// Results of all indexes for one shape and one number of entries.
 #[derive(Debug, Serialize)]
 struct Group {
     shape: &'static str,
     about: &'static str,
     keys: u64,
     rows: Vec<Row>,
-    /// Best indexes by each measure. It is empty if only `lazy` ran.
+    /// Best indexes by each measure; empty if only `lazy` ran.
     wins: Vec<Win>,
 }
 
@@ -153,7 +153,7 @@ impl InProcess {
 }
 
 impl Group {
-    /// Returns for each measure a sentence that names the best index.
+    /// Returns one sentence per measure that names the best index.
     fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let wins = self.wins.iter().zip(UNITS);
         wins.map(|(win, unit)| win.line(unit))
@@ -261,7 +261,7 @@ fn page(report: &Report) -> Page {
     page
 }
 
-/// Adds three plots of bars over the indexes.
+/// Adds three bar plots over the indexes.
 fn plots(section: &mut Section, group: &Group) {
     let names: Vec<String> = group.rows.iter().map(|row| row.index.clone()).collect();
     type Value = fn(&Figures) -> f64;

@@ -1,14 +1,13 @@
-//! `bench expiry platform`: the experiments of G. Xie, Y.-C. Chung, "Bucket-Based Expiration
-//! Algorithm", MEMSYS 2020, section 4, with our server under each index and with peers.
+//! `bench expiry platform`: the experiments in section 4 of G. Xie, Y.-C. Chung, "Bucket-Based
+//! Expiration Algorithm", MEMSYS 2020, with our server under each index and with peers.
 //!
-//! Clients run a workload of YCSB in which an EXPIRE follows each write, with a TTL drawn from a
-//! small set. A monitor polls memory until one TTL after the last operation. The server is empty at
-//! first, and an update of a missing key inserts it. All times and counts are the paper's, divided
-//! by one factor (`scale.rs`), so that a run takes seconds.
+//! Clients run a YCSB workload in which an EXPIRE follows each write, with a TTL drawn from a small
+//! set. A monitor polls memory until one TTL after the last operation. The server starts empty, and
+//! an update of a missing key inserts it. All times and counts are those of the paper divided by
+//! one factor (`scale.rs`), so that a run takes seconds.
 //!
-//! Every run starts its server again. Servers take turns within a group. A group is one workload,
-//! size, set of TTLs and number of clients. Each server is compared with the reference of its
-//! group.
+//! Every run restarts its server. Servers take turns within a group, which is one workload, size,
+//! set of TTLs and number of clients. Each server is compared with the reference of its group.
 
 mod clients;
 mod living;
@@ -64,7 +63,7 @@ pub(super) struct Platform {
     /// Run only these groups, such as a-large-60-4: workload, size, TTLs joined by +, clients
     #[arg(long, value_delimiter = ',', conflicts_with = "full")]
     group: Vec<Group>,
-    /// Maximum number of operations per second, as YCSB's -target, so that memory is compared at
+    /// Maximum number of operations per second, like YCSB's -target, so that memory is compared at
     /// equal load [default: as fast as replies come]
     #[arg(long, value_name = "RATE")]
     target: Option<f64>,
@@ -98,11 +97,11 @@ struct Run {
     ttls_seconds: Vec<u64>,
     clients: usize,
     contestant: String,
-    /// Index in the form in which it was passed to the server.
+    /// Index as passed to the server.
     index: Option<String>,
     version: String,
     summary: Summary,
-    /// Change against the reference of the group.
+    /// Change relative to the group's reference.
     change: Option<Change>,
     latencies: crate::latency::Percentiles,
     looks: Vec<Look>,
@@ -122,7 +121,7 @@ struct Report {
     limit_seconds: Option<f64>,
     overall: Vec<Overall>,
     beside_peers: Vec<BesidePeer>,
-    /// Name of the bucket index that saves most memory while throughput falls by 10 % at most.
+    /// Name of the bucket index that saves the most memory while throughput falls by at most 10 %.
     best_buckets: Option<String>,
     runs: Vec<Run>,
 }
@@ -160,8 +159,8 @@ impl Platform {
         self.write_report(self.compare(runs, scale))
     }
 
-    /// Returns true if the run consists of the chosen series: neither all groups nor groups that
-    /// the user named.
+    /// Returns true if the run consists of the chosen series: neither all groups nor groups named
+    /// by the user.
     fn is_chosen_series(&self) -> bool {
         !self.full && self.group.is_empty()
     }
@@ -268,7 +267,7 @@ impl Platform {
         Ok(summary)
     }
 
-    /// Compares each run with the reference of its group.
+    /// Compares each run with its group's reference.
     fn compare(&self, mut runs: Vec<Run>, scale: Scale) -> Report {
         let is_reference = |run: &Run| run.index.is_some() && run.contestant.starts_with("sampled");
         let reference = runs

@@ -1,4 +1,4 @@
-//! Percentiles of lateness, of which some values are unknown because the event never arrived.
+//! Percentiles of lateness, some of which are unknown because the event never arrived.
 
 use ::report::Cell;
 use serde::Serialize;
@@ -17,7 +17,8 @@ pub(crate) struct Lateness {
 }
 
 impl Lateness {
-    /// Computes the percentiles over `expected` events from the lateness of those that arrived.
+    /// Computes the percentiles over `expected` events from the lateness of the events that
+    /// arrived.
     pub(crate) fn new(mut late_us: Vec<u64>, expected: usize) -> Lateness {
         assert!(late_us.len() <= expected);
         late_us.sort_unstable();
@@ -37,8 +38,8 @@ impl Lateness {
     }
 
     /// Computes the lateness of reclaiming. The k-th of `deadlines_ms` is compared with the first
-    /// poll that counts at least k reclaimed keys. A poll is its time in µs and its number of
-    /// reclaimed keys.
+    /// poll that counts at least k reclaimed keys. Each poll consists of its time in µs and the
+    /// number of keys reclaimed so far.
     pub(crate) fn of_memory(mut deadlines_ms: Vec<u64>, polls: &[(u64, u64)]) -> Lateness {
         deadlines_ms.sort_unstable();
         let mut late_us = Vec::new();

@@ -14,7 +14,7 @@ pub(crate) const LAST_DUE_MS: u64 = 4500;
 const FIRST_KEY: u64 = 100_000_000_000;
 const POLL_PAUSE: Duration = Duration::from_millis(2);
 
-/// The probes of a measurement: their number and the start.
+/// The probes of a measurement: their number and the start time.
 #[derive(Clone, Copy)]
 pub(crate) struct Probes {
     pub count: u64,

@@ -26,9 +26,9 @@ pub(super) struct Memory {
     pub looks: usize,
     pub used: Series,
     pub resident: Series,
-    /// Bytes held beyond their deadline, estimated as the module `replay` describes.
+    /// Bytes held beyond their deadline, estimated as described in the module `replay`.
     pub beyond_deadline: Series,
-    /// Backlog that the server itself reports; `None` if it reports none.
+    /// Backlog reported by the server itself; `None` if it reports none.
     pub backlog: Option<Series>,
 }
 

@@ -1,5 +1,5 @@
-//! The compared engines: the segment engine and the slab engine of Mayfly, memcached with and
-//! without its crawler, and Redis.
+//! The compared engines: Mayfly's segment engine and slab engine, memcached with and without its
+//! crawler, and Redis.
 
 use crate::contestant::{Hosting, Server, Start, free_address, in_path, peer_args};
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ pub(super) struct Programs {
     redis: Option<PathBuf>,
 }
 
-/// Returns the engines whose programs are installed, and for each other engine a line that says
+/// Returns the engines whose programs are installed and, for each other engine, a line that says
 /// what is missing.
 pub(super) fn cast(
     engines: &[Engine],
@@ -160,7 +160,7 @@ impl Player {
         Ok(server)
     }
 
-    /// Returns arguments for Mayfly. It also listens for RESP, on a port that the experiment does
+    /// Returns arguments for Mayfly. It also listens for RESP on a port that the experiment does
     /// not use.
     fn our_args(&self, own: &[&str], port: &str) -> Result<Vec<String>> {
         let resp_port = free_address()?.port().to_string();

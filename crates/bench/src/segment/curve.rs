@@ -6,13 +6,13 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Needed {
     pub memory: f64,
-    /// Whether the smallest measured size already has a lower miss ratio, so that the needed memory
-    /// is at most this.
+    /// Whether the smallest measured size already has a lower miss ratio, so that this is only an
+    /// upper bound on the needed memory.
     pub is_at_most: bool,
 }
 
 impl Needed {
-    /// Divides the memory by another one.
+    /// Returns the needed memory relative to another amount.
     pub(super) fn over(self, memory: f64) -> Needed {
         Needed {
             memory: self.memory / memory,

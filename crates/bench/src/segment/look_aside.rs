@@ -1,9 +1,9 @@
 //! Client of a look-aside cache: a read and, after a miss, a write of the missed object.
 //!
-//! Many requests are in flight at a time, but the requests of one key keep their order. A read that
-//! is sent while the missed object of the same key is about to be written would be a hit in a
-//! sequential replay. If it misses, it counts as a hit, and the object is not written again. The
-//! report gives the number of such reads.
+//! Many requests are in flight at a time, but requests for one key keep their order. If a read is
+//! sent while the missed object of its key is about to be written, it would be a hit in a
+//! sequential replay. If it misses, it therefore counts as a hit, and the object is not written
+//! again. The report gives the number of such reads.
 
 use super::workload::{TraceRequest, Workload};
 use crate::error::{Error, Result};
@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 use trace::Lifetimes;
 use trace::Op;
 
-/// Maximum time by which a request may be sent early, so that a loader sleeps instead of polling.
+/// Maximum time by which a request may be sent early, so that a loader can sleep instead of
+/// polling.
 const EARLY: Duration = Duration::from_millis(1);
 
-/// Schedule of requests, and the factor from the time of the trace to real time.
+/// Schedule of requests, and the factor from trace time to real time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub start: Instant,
@@ -37,7 +38,7 @@ pub(super) struct Counts {
     pub writes: u64,
     /// Number of writes that the server refused.
     pub refused: u64,
-    /// Maximum delay of a request after it was due, in milliseconds.
+    /// Maximum delay of a request past its due time, in milliseconds.
     pub late_ms_max: f64,
 }
 

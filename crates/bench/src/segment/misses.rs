@@ -1,9 +1,8 @@
 //! Round 1: miss ratios at equal memory, and memory at equal miss ratios.
 //!
 //! Servers run in real time. If objects expire within the trace, its time and all TTLs are divided
-//! by one factor. The engines are then replayed concurrently, because each of them waits most of
-//! the time. If no object expires, requests are sent as fast as replies come, to one engine after
-//! the other.
+//! by one factor. The engines are then replayed concurrently, because each of them mostly waits. If
+//! no object expires, requests are sent as fast as replies come, to one engine after the other.
 
 use super::Segment;
 use super::cast::{Engine, Player};
@@ -32,7 +31,7 @@ pub(super) struct Row {
     pub version: String,
     /// Memory limit of the server in bytes.
     pub memory_bytes: u64,
-    /// Resident memory at the end, minus the resident memory of the empty server, in bytes.
+    /// Resident memory at the end, minus that of the empty server, in bytes.
     pub resident_bytes: f64,
     pub miss_ratio: f64,
     pub counts: Counts,
@@ -44,13 +43,13 @@ pub(super) struct Row {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Replayed {
     pub lifetimes: String,
-    /// Shortest TTL in seconds of the trace's time.
+    /// Shortest TTL in seconds of trace time.
     pub shortest_seconds: Option<f64>,
     /// Seconds of the replay for each second of the trace; `None` if no object expires.
     pub scale: Option<f64>,
 }
 
-/// Memory that an engine needs for the miss ratio of the baseline.
+/// Memory that an engine needs to reach the baseline's miss ratio.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Relative {
     pub lifetimes: String,
@@ -181,7 +180,7 @@ fn resident_bytes(server: &Server) -> Result<f64> {
     Ok(process::resident_bytes_exact(pid)? as f64)
 }
 
-/// Returns for each engine the memory that it needs for the baseline's miss ratio, at each size of
+/// Returns the memory that each engine needs to reach the baseline's miss ratio, at each size of
 /// the baseline.
 pub(super) fn relative(rows: &[Row]) -> Vec<Relative> {
     let Some(baseline) = baseline(rows) else {

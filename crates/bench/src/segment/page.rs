@@ -1,4 +1,4 @@
-//! The report as a page: the figures of the source, and tables of all results.
+//! The report as a page: the source's figures, and tables of all results.
 
 use super::curve::Needed;
 use super::{Report, Round, misses, speed};
@@ -48,7 +48,7 @@ fn versions(report: &Report) -> String {
     distinct(all).join(", ")
 }
 
-/// Describes the factors from the time of the trace to real time.
+/// Describes the factors from trace time to real time.
 fn paces(report: &Report) -> String {
     let pace = |replayed: &misses::Replayed| {
         let lifetimes = &replayed.lifetimes;

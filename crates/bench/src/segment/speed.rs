@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Duration of the load before each measurement, so that caches and branch predictors are warm.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Memory limit of each server in bytes, which suffices for all keys.
+/// Memory limit of each server in bytes, enough for all keys.
 const MEMORY_BYTES: u64 = 4 << 30;
 /// Upper bound of the memory that any server needs for a key and its metadata, in bytes.
 const OVERHEAD_BYTES: u64 = 250;
@@ -38,7 +38,7 @@ pub(super) struct Sample {
     pub operations_per_second: f64,
 }
 
-/// Medians of all rounds of one engine.
+/// Medians over all rounds for one engine.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub test: Test,
@@ -51,7 +51,7 @@ pub(super) struct Row {
     pub cpu_us_min: f64,
     pub cpu_us_max: f64,
     pub operations_per_second_median: f64,
-    /// CPU time of this engine divided by memcached's: the median of the rounds.
+    /// CPU time of this engine divided by that of memcached: the median over the rounds.
     pub over_memcached: Option<f64>,
 }
 
@@ -155,8 +155,7 @@ impl Running {
         })
     }
 
-    /// Sends requests over all loaders at once for a span of time, and returns the number of
-    /// replies.
+    /// Sends requests over all loaders at once for some time, and returns the number of replies.
     fn send(
         &self,
         loads: &mut [Load<()>],

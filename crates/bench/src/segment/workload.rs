@@ -7,7 +7,7 @@ use std::fs::File;
 use std::str::FromStr;
 use trace::{Generator, GeneratorOptions, Lifetimes, Op, PatternMix, Request, Sizes};
 
-/// Minimum length in bytes of a key on the wire: its number in hexadecimal digits.
+/// Minimum length in bytes of a key on the wire, which is its number in hexadecimal digits.
 const KEY_BYTES_MIN: u8 = 16;
 const KEY_BYTES_MAX: u8 = 250;
 /// Maximum size in bytes of an object, because some servers do not store larger ones.
@@ -16,10 +16,10 @@ const OBJECT_BYTES_MAX: u32 = 1_000_000;
 const RATE_DEFAULT: u64 = 1000;
 
 /// Pattern of the trace that is generated if none is given: a popular part, and objects that are
-/// requested a few times at most.
+/// requested at most a few times.
 const MADE_MIX: &str = "zipf:0.9@9+scan:20@1";
 const MADE_OBJECTS: u64 = 200_000;
-/// Object sizes of the generated trace. The mean is near the 230 bytes of workload c in the source.
+/// Object sizes in the generated trace. The mean is near the 230 bytes of workload c in the source.
 const MADE_SIZES: Sizes = Sizes::Lognormal {
     median: 170.0,
     sigma: 0.8,
@@ -40,12 +40,12 @@ pub(super) struct TraceRequest {
 }
 
 impl TraceRequest {
-    /// Returns the TTL, in milliseconds of the trace's time, of the object that the request stores.
+    /// Returns the TTL, in milliseconds of trace time, of the object that the request stores.
     pub(super) fn lifetime_ms(&self, lifetimes: &Lifetimes, seed: u64) -> Option<u64> {
         lifetimes.ttl_ms(self.key, self.ttl_ms, seed)
     }
 
-    /// Replaces the content of `key` by the key's bytes.
+    /// Replaces the contents of `key` by the key's bytes.
     pub(super) fn key(&self, key: &mut Vec<u8>) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         key.clear();
@@ -69,7 +69,7 @@ pub(super) struct Workload {
     /// Total size of all objects at their first request, in bytes.
     pub footprint: u64,
     pub span_ms: u64,
-    /// Number of omitted requests for objects that are too large.
+    /// Number of requests omitted because their object is too large.
     pub left_out: u64,
 }
 
@@ -137,8 +137,8 @@ impl Workload {
         });
     }
 
-    /// Shifts times so that the first request is at 0, and corrects times that are before the
-    /// previous request's. A trace without times gets [`RATE_DEFAULT`].
+    /// Shifts times so that the first request is at 0, and corrects times that are before those of
+    /// the previous request. A trace without times gets [`RATE_DEFAULT`].
     fn settle_time(&mut self) {
         let first = self.requests.first().map_or(0, |asked| asked.time_ms);
         let has_time = self.requests.iter().any(|asked| asked.time_ms != first);
@@ -154,7 +154,7 @@ impl Workload {
         self.span_ms = now.max(1);
     }
 
-    /// Returns the shortest TTL in milliseconds of the trace's time.
+    /// Returns the shortest TTL in milliseconds of trace time.
     pub(super) fn shortest_ttl_ms(&self, lifetimes: &Lifetimes, seed: u64) -> Option<u64> {
         let all = self.requests.iter();
         all.filter_map(|asked| asked.lifetime_ms(lifetimes, seed))
@@ -166,7 +166,7 @@ impl Workload {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Size {
     Bytes(u64),
-    /// Share of the bytes of all objects.
+    /// Share of all objects' bytes.
     Share(f64),
 }
 

@@ -1,12 +1,12 @@
 //! Sums of products with AVX2: the only file with unsafe code in this crate.
 //!
 //! The products of a factor with all four-bit numbers fit in two tables of sixteen bytes, and one
-//! instruction looks up 32 bytes in such a table. So a product costs two look-ups and an addition
+//! instruction looks up 32 bytes in such a table. A product thus costs two look-ups and an addition
 //! (J. Plank, K. Greenan, E. Miller, *Screaming fast Galois field arithmetic using Intel SIMD
 //! instructions*, FAST 2013). The compiler does not generate this instruction from safe code;
 //! `cargo bench -p mayfly-cache-edge` measures both.
 //!
-//! Three things are unsafe: a call of functions that need AVX2, after a check that the machine has
+//! Three things are unsafe: calling functions that need AVX2, after a check that the machine has
 //! it; and loading and storing 32 bytes, from and to arrays of 32 bytes. All other accesses are
 //! bounds-checked.
 #![expect(
@@ -24,8 +24,8 @@ use core::arch::x86_64::{
 /// Number of bytes processed at a time: two registers.
 const BLOCK: usize = 64;
 
-/// Number of sums computed at a time. They take two registers each, and with the sources most of
-/// the sixteen registers.
+/// Number of sums computed at a time. Each takes two registers; together with the sources, they
+/// fill most of the sixteen registers.
 const SUMS: usize = 3;
 
 /// Returns true if this machine has AVX2.
@@ -34,8 +34,8 @@ pub(super) fn is_there() -> bool {
 }
 
 /// Writes the sums of the products of sources and factors for all complete blocks, and returns the
-/// number of bytes written; 0 without AVX2. A row of factors belongs to one sum, with a factor for
-/// each source. All have the same length.
+/// number of bytes written, which is 0 without AVX2. A row of factors belongs to one sum and has a
+/// factor for each source. All slices have the same length.
 pub(super) fn combine(factors: &[Factor], sources: &[&[u8]], sums: &mut [&mut [u8]]) -> usize {
     let Some(len) = sums.first().map(|sum| sum.len()) else {
         return 0;

@@ -1,7 +1,7 @@
 //! The field of 256 elements: bytes as polynomials over two elements, modulo x^8 + x^4 + x^3 + x^2
 //! + 1.
 
-/// The modulus without its highest term.
+/// The modulus without its leading term.
 const MODULUS: u8 = 0x1d;
 
 /// Doubles a number: multiplies the polynomial by x.
@@ -24,8 +24,8 @@ pub(super) const fn product(a: u8, b: u8) -> u8 {
     sum
 }
 
-/// Returns the multiplicative inverse: the 254th power, because the 255th power of any number but 0
-/// is 1.
+/// Returns the multiplicative inverse: the 254th power, because the 255th power of any non-zero
+/// number is 1.
 pub(super) const fn inverse(a: u8) -> u8 {
     assert!(a != 0, "nothing times 0 is 1");
     let (mut square, mut power) = (a, 1);

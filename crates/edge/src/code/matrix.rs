@@ -14,12 +14,12 @@ impl Matrix {
         &self.cells[row * self.width..][..self.width]
     }
 
-    /// Returns P rows of K coefficients in which every square submatrix is invertible, and in which
-    /// the first row and the first column are ones.
+    /// Returns P rows of K coefficients in which every square submatrix is invertible, and whose
+    /// first row and first column are all ones.
     ///
     /// It is Cauchy's matrix 1 / (x + y), with y from 0 to K - 1 and x from K to K + P - 1, all
-    /// distinct. Its square submatrices are invertible, and multiplying rows and columns by numbers
-    /// other than 0 does not change that.
+    /// distinct. Its square submatrices are invertible, and multiplying rows and columns by
+    /// non-zero numbers does not change that.
     pub(super) fn parity(k: usize, p: usize) -> Matrix {
         assert!(k > 0);
         assert!(k + p <= 256, "bytes have no more values");
@@ -34,7 +34,7 @@ impl Matrix {
         }
     }
 
-    /// Returns the inverse matrix, if there is one, by Gauss–Jordan elimination.
+    /// Returns the inverse matrix, if it exists, by Gauss–Jordan elimination.
     pub(super) fn inverted(&self) -> Option<Matrix> {
         let n = self.width;
         assert_eq!(self.cells.len(), n * n, "a square");

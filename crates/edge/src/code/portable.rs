@@ -1,6 +1,6 @@
 //! Sums of products on any machine.
 //!
-//! This is Horner's scheme over the bits of the factors. A sum is doubled eight times, for all
+//! This is Horner's scheme over the bits of the factors. A sum is doubled eight times, once for all
 //! sources together, and the sources whose factor has the current bit are added in between.
 //! Doubling is a shift, a comparison and two bitwise operations, which the compiler vectorises.
 

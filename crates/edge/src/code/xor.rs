@@ -1,6 +1,6 @@
 //! The XOR of byte slices, which is the only operation that a code with one parity chunk needs.
 //!
-//! The code consists of plain loops over bytes, which the compiler vectorises on any machine.
+//! It consists of plain loops over bytes, which the compiler vectorises on any machine.
 
 /// Number of bytes processed at a time. They stay in the L1 cache while more sources are added.
 const TILE: usize = 4 << 10;
@@ -8,7 +8,7 @@ const TILE: usize = 4 << 10;
 /// Number of sources read at a time.
 const SOURCES: usize = 4;
 
-/// Writes the XOR of the sources, which have the length of the result.
+/// Writes the XOR of the sources, which are as long as the result.
 #[inline(always)]
 pub(super) fn xor(sources: &[&[u8]], sum: &mut [u8]) {
     let len = sum.len();

@@ -1,10 +1,10 @@
 //! Placement of parity by a greedy algorithm and exchanges.
 //!
 //! # Idea
-//! Parity that may stay where it was stays. The rest goes to the least loaded server that may take
-//! it, largest first, so that small chunks fill the differences that large ones leave. Then, while
-//! the most and the least loaded server differ by too much, one chunk moves or two chunks are
-//! exchanged. The best such move is the one that brings two servers closest together.
+//! Parity that may stay in place stays. The rest goes to the least loaded server that may take it,
+//! largest first, so that small chunks fill the gaps that large ones leave. Then, while the most
+//! and the least loaded server differ by too much, one chunk moves or two chunks are exchanged. The
+//! best such move is the one that brings two servers closest together.
 //!
 //! # Source
 //! R. L. Graham, *Bounds on multiprocessing timing anomalies*, SIAM Journal on Applied Mathematics
@@ -18,8 +18,8 @@
 //! brings two servers closer together.
 //!
 //! # Departures
-//! Graham's machines are equal and take every job. Here a server has a weight, an initial load, and
-//! buckets that it may not take.
+//! Graham's machines are equal and take every job. Here, a server has a weight and an initial load,
+//! and may not take some buckets.
 
 use super::{Placed, Problem, ServerLoads};
 
@@ -29,7 +29,7 @@ pub const TOLERANCE: f64 = 0.001;
 /// Maximum number of exchanges per parity chunk.
 const EXCHANGES: usize = 4;
 
-/// Maximum number of pairs of parity chunks that are examined for exchanges, which takes about ten
+/// Maximum number of pairs of parity chunks examined for exchanges, which takes about ten
 /// milliseconds.
 const LOOKS: usize = 4 << 20;
 
@@ -80,7 +80,7 @@ struct Exchange {
     to: usize,
     away: u32,
     back: Option<u32>,
-    /// Difference between the two loads by weight after the exchange.
+    /// Difference between the two loads, divided by weight, after the exchange.
     apart: f64,
 }
 
@@ -90,7 +90,7 @@ impl State<'_> {
     }
 
     /// Returns true if a parity chunk may be placed on a server. `leaving` is a parity chunk that
-    /// moves away from there.
+    /// moves away from that server.
     fn is_free(&self, number: usize, server: usize, leaving: Option<u32>) -> bool {
         let p = self.problem.p;
         let bucket = number / p;
@@ -170,7 +170,7 @@ impl State<'_> {
         true
     }
 
-    /// Returns the exchange between two servers that brings them closest together, if there is one.
+    /// Returns the exchange between two servers that brings them closest together, if any.
     fn best(&mut self, from: usize, to: usize) -> Option<Exchange> {
         let looks = self.problem.servers.len() + self.kept[from].len() * (1 + self.kept[to].len());
         self.looks_left = self.looks_left.checked_sub(looks)?;

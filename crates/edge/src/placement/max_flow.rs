@@ -2,9 +2,9 @@
 //!
 //! # Idea
 //! Bytes of parity flow from a source through buckets to the servers that may store them, and on to
-//! a sink. The capacity between a server and the sink is what the server lacks to its share of all
-//! writes. The parity of a bucket then goes to the least loaded of the servers that its bytes
-//! reached.
+//! a sink. The capacity between a server and the sink is the amount by which the server falls short
+//! of its share of all writes. The parity of a bucket then goes to the least loaded of the servers
+//! that its bytes reached.
 //! ```text
 //!          P·s            s             max(ceil(W · weight / weights) - l, 0)
 //! source ------> bucket -----> server -----> sink
@@ -18,10 +18,10 @@
 //! - The source has a node for each parity bucket. Here the P parities of one data bucket share a
 //!   node, and no server takes more than one parity's bytes from it. This is the largest flow that
 //!   can be rounded to P distinct servers. For P = 1 both are the same.
-//! - If fewer than P servers received bytes of a bucket, it takes the least loaded of all that may
-//!   store it. The source does not cover this case.
-//! - The assignment is rounded: a flow that was split between servers goes to one of them, which
-//!   causes the remaining imbalance.
+//! - If fewer than P servers received bytes of a bucket, it takes the least loaded of all servers
+//!   that may store it. The source does not cover this case.
+//! - The assignment is rounded: a flow split between servers goes to one of them, which causes the
+//!   remaining imbalance.
 
 use super::network::Network;
 use super::{Placed, Problem, ServerLoads};
@@ -80,7 +80,7 @@ fn flows(problem: &Problem) -> Vec<u64> {
     arcs.iter().map(flow).collect()
 }
 
-/// Returns the bytes that each server lacks to its share of all writes.
+/// Returns the number of bytes by which each server falls short of its share of all writes.
 fn budgets(problem: &Problem) -> Vec<u64> {
     let data = problem
         .servers

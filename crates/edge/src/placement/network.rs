@@ -8,11 +8,11 @@
 //!       placement uses a push-relabel solver; the maximum flow is the same.
 //!
 //! # Cost
-//! A phase visits each arc a few times. There is at most one phase a node; our networks (source,
+//! A phase visits each arc a few times. There is at most one phase per node; our networks (source,
 //! buckets, servers, sink) need about five. An arc and its reverse take 24 bytes. Nothing is
 //! recursive.
 
-/// Directed network with capacities. Flow is stored as the capacity that was taken.
+/// Directed network with capacities. Flow is stored as used-up capacity.
 #[derive(Default)]
 pub(super) struct Network {
     /// Arcs of each node, as indexes into `arcs`. The reverse of an arc is next to it.
@@ -84,7 +84,7 @@ impl Network {
         (levels[sink] != u32::MAX).then_some(levels)
     }
 
-    /// Pushes flow along shortest paths until each is blocked, and returns the sum.
+    /// Pushes flow along shortest paths until each is blocked, and returns the total.
     fn fill_levels(&mut self, source: usize, sink: usize, levels: &[u32]) -> u64 {
         let mut tried = vec![0; self.leaving.len()];
         let mut path: Vec<usize> = vec![];
@@ -118,7 +118,7 @@ impl Network {
         }
     }
 
-    /// Pushes the capacity of a path, and truncates the path before its first arc without remaining
+    /// Pushes a path's capacity, and truncates the path before its first arc without remaining
     /// capacity.
     fn push(&mut self, path: &mut Vec<usize>) -> u64 {
         let least = path.iter().map(|&arc| self.arcs[arc].left).min();

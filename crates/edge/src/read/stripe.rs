@@ -12,22 +12,22 @@ enum State {
     Idle,
     /// The sub-chunk was requested from a server at this time.
     Requested(ServerId, Moment),
-    /// The sub-chunk arrived, and its checksum is right.
+    /// The sub-chunk arrived with the correct checksum.
     Received,
 }
 
-/// State of a sub-chunk, and the sources that were tried.
+/// State of a sub-chunk, and the sources tried so far.
 #[derive(Clone, Copy, Debug)]
 struct SubChunk {
     state: State,
-    /// Bit set of the sources that were tried.
+    /// Bit set of the sources tried so far.
     tried: u64,
-    /// Time of the request to the origin, which may be outstanding at the same time as one to a
+    /// Time of the request to the origin, which may be outstanding together with a request to a
     /// slow server.
     origin: Option<Moment>,
 }
 
-/// A stripe that is being read.
+/// A stripe being read.
 #[derive(Clone, Debug)]
 pub(super) struct Stripe {
     pub(super) number: u64,
@@ -37,7 +37,7 @@ pub(super) struct Stripe {
     sub_chunks: Vec<SubChunk>,
     /// Time that the first sub-chunk took, from its request to its arrival.
     first_chunk_us: Option<u64>,
-    /// Whether the origin failed. Then only servers can provide the stripe.
+    /// Whether the origin failed, so that only servers can provide the stripe.
     has_origin_failed: bool,
 }
 
@@ -56,15 +56,15 @@ pub(super) enum Next {
 /// slow that it is read from the origin.
 struct Progress {
     received: ChunkSet,
-    /// Sub-chunks that were requested and are not late.
+    /// Requested sub-chunks that are not late.
     coming: ChunkSet,
-    /// Sub-chunks that are late, and still expected before an answer of the origin.
+    /// Late sub-chunks that may still arrive before an answer from the origin.
     late: ChunkSet,
     idle: ChunkSet,
 }
 
 impl Stripe {
-    /// Creates a stripe with `chunks` sub-chunks, of which the range needs `wanted`.
+    /// Creates a stripe of `chunks` sub-chunks, of which the range needs `wanted`.
     pub(super) fn new(number: u64, wanted: ChunkSet, k: usize, chunks: usize) -> Stripe {
         let sub_chunk = SubChunk {
             state: State::Idle,
@@ -81,7 +81,7 @@ impl Stripe {
         }
     }
 
-    /// Returns the index of the next source of a chunk, if one is left.
+    /// Returns the index of the next source of a chunk, if any is left.
     fn source(&self, chunk: usize, sources: &Sources) -> Option<usize> {
         let tried = self.sub_chunks[chunk].tried | sources.lacking[chunk];
         let next = tried.trailing_ones() as usize;
@@ -148,9 +148,9 @@ impl Stripe {
 
     /// Returns the next request, if one is needed; the caller passes it to [`Stripe::requested`].
     ///
-    /// Nothing is requested as long as the received and pending sub-chunks suffice: all wanted
-    /// ones, or any K. A late sub-chunk is not pending. It is awaited when nothing else is left, as
-    /// long as it may arrive before an answer of the origin.
+    /// Nothing is requested while the received and pending sub-chunks suffice: all wanted ones, or
+    /// any K. A late sub-chunk is not pending. It is awaited when nothing else is left, for as long
+    /// as it may arrive before an answer from the origin.
     pub(super) fn next(
         &self,
         now: Moment,
@@ -197,14 +197,14 @@ impl Stripe {
         }
     }
 
-    /// Returns true if a request for a sub-chunk to a server is outstanding.
+    /// Returns true if a request to a server for a sub-chunk is outstanding.
     pub(super) fn is_requested(&self, chunk: usize, server: ServerId) -> bool {
         let state = self.sub_chunks.get(chunk).map(|sub_chunk| sub_chunk.state);
         matches!(state, Some(State::Requested(of, _)) if of == server)
     }
 
     /// Records the arrival of a sub-chunk. One that arrives after its timeout is used, but its time
-    /// is not the measure for others.
+    /// does not count as the measure for others.
     pub(super) fn receive(
         &mut self,
         chunk: usize,

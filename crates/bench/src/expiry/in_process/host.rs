@@ -4,11 +4,11 @@ use policy::{Cells, Facts, Slot, Tick};
 
 /// Bits of a word that hold the deadline. If all of them are set, the entry has no deadline.
 const DEADLINE: u64 = u64::MAX >> 16;
-/// Maximum number of bits in a link that is stored in the deadline's word, as in the server.
+/// Maximum number of link bits stored in the deadline's word, as in the server.
 const BESIDE_BITS: u32 = 16;
 
 /// Host in which entry `n` has slot `n`. Its word has 48 bits for the deadline and 16 bits for the
-/// link. A wider link is stored in another word.
+/// link. A wider link is stored in a separate word.
 pub(super) struct Host {
     words: Vec<u64>,
     links: Vec<u64>,
@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// Returns, for each dead entry that is still held, the time since its deadline.
+    /// Returns, for each dead entry still held, the time since its deadline.
     pub fn dead_for(&self) -> impl Iterator<Item = u64> + '_ {
         let deadlines = self.words.iter().map(|word| word & DEADLINE);
         deadlines
@@ -52,8 +52,8 @@ impl Host {
     }
 }
 
-/// Returns the bytes per entry that the server stores for a link of this many bits outside of the
-/// deadline's word.
+/// Returns the bytes per entry that the server stores outside of the deadline's word for a link of
+/// this many bits.
 pub(super) fn link_bytes(link_bits: u32) -> u32 {
     if link_bits <= BESIDE_BITS {
         0

@@ -10,7 +10,7 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 /// Distribution of TTLs.
 #[derive(Clone, Copy, Debug)]
 enum Ttls {
-    /// Uniform between the two bounds, both included.
+    /// Uniform between the two bounds, inclusive.
     Between(u64, u64),
     /// The deadline is the next multiple of this time.
     Shared(u64),
@@ -28,9 +28,9 @@ pub(super) struct Shape {
     ttls: Ttls,
     /// Duration of the traffic in simulated milliseconds.
     pub span_ms: u64,
-    /// Time in which as many deadlines are updated as there are entries.
+    /// Time in which the number of updated deadlines equals the number of entries.
     pub refresh_ms: Option<u64>,
-    /// Time in which as many entries are deleted and replaced as there are entries.
+    /// Time in which the number of deleted and replaced entries equals the number of entries.
     pub delete_ms: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
 //! A trial: one index under one shape, with a fixed number of entries, on a simulated clock.
 //!
-//! The clock advances in milliseconds. The index is called at the times that it requests, as by a
-//! worker of the server that is never late. So the lag is the index's own, without that of a
-//! machine. An expired entry that the index returns is replaced by a new one.
+//! The clock advances in milliseconds. The index is called at the times it requests, as if by a
+//! server worker that is never late. The lag is therefore the index's own, without the machine's.
+//! An expired entry that the index returns is replaced by a new one.
 //!
 //! A trial is run several times with the same sequence of timed steps. Each step counts with its
 //! shortest time, which excludes most interruptions by other programs.
@@ -15,29 +15,28 @@ use policy::{Budget, Due, ExpiryIndex, Facts, Slot, Tick};
 use serde::Serialize;
 use std::time::Instant;
 
-/// Start of the clock, not at the beginning of a minute, so that work done once a minute and
-/// deadlines at whole minutes do not coincide.
+/// Start of the clock. It is not at the beginning of a minute, so that work done once a minute does
+/// not coincide with deadlines at whole minutes.
 const START: u64 = 1_763_640_031_123;
-/// Maximum number of steps per call, with which the server's worker also begins.
+/// Maximum number of steps per call, the same as the server's worker starts with.
 const STEPS: u32 = 256;
 /// Number of operations that are timed together.
 const GROUP: usize = 256;
-/// Minimum number of updates or deletions that are done at a time.
+/// Minimum number of updates or deletions done at a time.
 const BURST: f64 = 64.0;
-/// Assumed size in bytes of a dead entry that is still held: a small entry.
+/// Assumed size in bytes of a dead entry that is still held: that of a small entry.
 pub(super) const ENTRY_BYTES: f64 = 64.0;
-/// Number of measurements of memory during the traffic.
+/// Number of memory measurements during the traffic.
 const LOOKS: u64 = 8;
 
 /// Results of a trial.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Figures {
-    /// Bytes per entry of index and link, without the deadline: after the entries were inserted,
-    /// and the mean during the traffic.
+    /// Bytes per entry for index and link, without the deadline, right after the entries were
+    /// inserted. `bytes_per_item` is the mean during the traffic.
     pub bytes_filled: f64,
     pub bytes_per_item: f64,
-    /// Bytes per entry of index and link, with `ENTRY_BYTES` added for each dead entry that is
-    /// held.
+    /// Bytes per entry for index and link, plus `ENTRY_BYTES` for each dead entry still held.
     pub memory_per_item: f64,
     /// Mean share of the entries that were dead.
     pub dead_share: f64,
@@ -46,7 +45,7 @@ pub(super) struct Figures {
     pub remove_ns: f64,
     /// Total time of the calls that expire entries, per expired entry; `None` if no entry expired.
     pub pop_ns: Option<f64>,
-    /// Total time, per operation and expired entry.
+    /// Total time per operation and expired entry.
     pub cpu_ns: f64,
     /// Number of steps per expired entry.
     pub scanned_per_expired: Option<f64>,
@@ -60,7 +59,7 @@ pub(super) struct Figures {
     pub lag_ms_max: f64,
 }
 
-/// Times of the steps of a run, which have the same order in each run. Each step has its shortest
+/// Times of a run's steps, which come in the same order in each run. Each step has its shortest
 /// time.
 #[derive(Default)]
 struct Times {
@@ -141,11 +140,11 @@ struct Trial<'a> {
     chance: Chance,
     clocks: &'a mut Clocks,
     counts: Counts,
-    /// Entries that the last call returned.
+    /// Entries returned by the last call.
     popped: Vec<Slot>,
 }
 
-/// Runs a trial a number of times.
+/// Runs a trial several times.
 pub(super) fn measure(spec: &ExpirySpec, shape: &Shape, count: usize, runs: usize) -> Figures {
     let mut clocks = Clocks {
         insert: Times::new(),
@@ -282,7 +281,7 @@ impl Trial<'_> {
         });
     }
 
-    /// Deletes `count` entries and inserts others.
+    /// Deletes `count` entries and inserts new ones.
     fn replace(&mut self, count: usize) {
         let mut slots = self.any_slots(count);
         slots.sort_unstable();

@@ -1,18 +1,19 @@
 //! Best indexes by memory, lag and CPU time, among those that reclaim entries without an access.
 //!
-//! An index that reclaims late uses less CPU time because it does less. So CPU time is also
-//! compared among the *prompt* indexes alone, those that are never later than a second.
+//! An index that reclaims late uses less CPU time because it does less. CPU time is therefore also
+//! compared among the *prompt* indexes alone, which are never more than a second late.
 
 use super::trial::Figures;
 use serde::Serialize;
 
-/// Index with which the others are compared.
+/// Index that the others are compared with.
 const OURS: &str = "wheel";
 /// Index that never reclaims. It shows the lowest possible cost and is not ranked.
 const FLOOR: &str = "lazy";
 /// Maximum lag of a prompt index in milliseconds.
 const PROMPT_MS: f64 = 1_000.0;
-/// Maximum excess of our index over the best in one of the three measures.
+/// Maximum amount by which our index may exceed the best in one of the three measures, relative to
+/// the best.
 const EXCESS_MAX: f64 = 0.25;
 /// Maximum ratio of two values that count as equal.
 const TIE: f64 = 1.001;
@@ -25,7 +26,7 @@ pub(super) struct Win {
     pub by: Vec<String>,
     /// Best value; infinite if no index was ranked.
     pub best: f64,
-    /// Value of the index with which the others are compared.
+    /// Value of the index that the others are compared with.
     pub ours: Option<f64>,
 }
 
@@ -35,7 +36,7 @@ impl Win {
         self.by.iter().any(|name| name == OURS)
     }
 
-    /// Returns the relative excess of our index over the best: 0.25 is a quarter.
+    /// Returns by how much our index exceeds the best, relative to the best: 0.25 is a quarter.
     pub fn excess(&self) -> Option<f64> {
         if self.is_ours() {
             return Some(0.0);

@@ -1,4 +1,4 @@
-//! The clients of YCSB. Each sends one command and waits for its reply before the next.
+//! The YCSB clients. Each sends one command and waits for its reply before the next.
 
 use super::living::LiveKeys;
 use super::workload::{Operation, Stream};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// State that clients and the monitor share.
+/// State shared by clients and the monitor.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub start: Instant,
@@ -38,7 +38,7 @@ impl Shared {
     }
 }
 
-/// Command of an operation whose reply is awaited.
+/// Command of an operation that awaits its reply.
 #[derive(Clone, Copy)]
 enum Stage {
     Get,
@@ -61,7 +61,7 @@ pub(super) struct Clients {
     /// Time at which the next operation is due, and the interval between two; `None` sends as fast
     /// as replies come.
     pace: Option<(Instant, Duration)>,
-    /// Time after which no operation begins.
+    /// Time after which no new operation begins.
     end: Option<Instant>,
     value: Vec<u8>,
     shared: Shared,
@@ -71,7 +71,7 @@ pub(super) struct Clients {
     error: Option<String>,
 }
 
-/// Counts of the operations and replies.
+/// Counts of operations and replies.
 pub(super) struct Seen {
     pub latencies: Percentiles,
     pub hit_ratio: f64,
@@ -99,7 +99,7 @@ impl Clients {
         }
     }
 
-    /// Limits the rate to this many operations per second, as YCSB's `-target`.
+    /// Limits the rate to this many operations per second, like YCSB's `-target`.
     pub(super) fn paced(mut self, target: Option<f64>) -> Clients {
         let pause = target.map(|target| Duration::from_secs_f64(1.0 / target));
         self.pace = pause.map(|pause| (self.shared.start, pause));
@@ -200,7 +200,7 @@ mod tests {
     use super::super::workload::Workload;
     use super::*;
 
-    /// Runs one operation with a reply to each command, and returns the commands.
+    /// Runs one operation, replying to each command, and returns the commands.
     fn commands(workload: Workload) -> (Vec<String>, Clients) {
         let stream = Stream::new(workload, 10, vec![60_000], 1);
         let mut clients = Clients::new(stream, 40, 10, Shared::new());

@@ -1,8 +1,8 @@
-//! Number of unexpired keys, as counted by the client that sets them.
+//! Number of unexpired keys, counted by the client that sets them.
 //!
 //! All other keys in the server are dead. The deadline is computed when the reply to EXPIRE
-//! arrives. The server computed it earlier, so that a key may count as unexpired for as long as a
-//! reply takes.
+//! arrives. The server has computed its own earlier, so a key may count as unexpired for too long
+//! by the time that a reply takes.
 
 use std::collections::HashMap;
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Look {
     pub seconds: f64,
-    /// Memory in bytes by the server's own count.
+    /// Memory in bytes, as counted by the server.
     pub used_bytes: f64,
     pub resident_bytes: f64,
     /// Number of keys in memory.

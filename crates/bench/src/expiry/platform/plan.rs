@@ -12,15 +12,15 @@ buckets:120x1000:shards=8,buckets:60x1000:shards=8,buckets:240x1000:shards=8,buc
 buckets:600x100:shards=8,buckets:2400x100:shards=8,buckets-auto:shards=8,radix,radix-capped:shards=8,\
 ebuckets,crawler:60,lazy,ordered,ranked,wheel";
 
-/// Indexes that the chosen series compares in all groups instead of the first one only.
+/// Indexes that the chosen series compares in all groups, not only in the first one.
 const EVERYWHERE: [&str; 3] = [
     "sampled:release=5:shards=8",
     "buckets:120x1000:shards=8",
     "wheel",
 ];
 
-/// Time limit of a run of the chosen series: nearly four TTLs. All runs together take less than ten
-/// minutes.
+/// Time limit for a run of the chosen series: nearly four TTLs. All runs together take less than
+/// ten minutes.
 pub(super) const CHOSEN_LIMIT: Duration = Duration::from_secs(11);
 
 /// Number of operations before scaling.
@@ -116,8 +116,8 @@ pub(super) fn first() -> Group {
     group(Workload::A, Size::Large, TTLS[0], 4)
 }
 
-/// Returns the groups that the user named. If there are none, returns the whole grid, or the chosen
-/// series, whose groups differ from the first in one parameter each.
+/// Returns the groups named by the user. If there are none, returns the whole grid, or the chosen
+/// series, whose groups each differ from the first in one parameter.
 pub(super) fn groups(is_full: bool, asked: &[Group]) -> Vec<Group> {
     if !asked.is_empty() {
         return asked.to_vec();
@@ -145,8 +145,8 @@ pub(super) fn groups(is_full: bool, asked: &[Group]) -> Vec<Group> {
 }
 
 /// Returns true if the chosen series includes a server in this group. The first group has all
-/// servers. Peers also run in groups with mostly insertions. A few of our indexes, and those that
-/// the user named, run in all groups.
+/// servers. Peers also run in groups with mostly insertions. A few of our indexes, and those named
+/// by the user, run in all groups.
 pub(super) fn is_chosen(group: &Group, contestant: &str, is_ours: bool) -> bool {
     let is_known = INDEXES.split(',').any(|index| index == contestant);
     let is_everywhere = is_ours && (!is_known || EVERYWHERE.contains(&contestant));

@@ -1,8 +1,8 @@
 //! Factor that divides all times and numbers of operations.
 //!
 //! Rates stay the same. The number of unexpired keys is rate × TTL and shrinks by the factor, but
-//! the number of keys that expire per second does not. Therefore the expiry cycles per second of
-//! sampling indexes are *not* scaled, unless `--hz` says so. A cycle of 20 samples ends at random,
+//! the number of keys that expire per second does not. The expiry cycles per second of sampling
+//! indexes are therefore *not* scaled, unless `--hz` says so. A cycle of 20 samples ends at random,
 //! so that a server settles at the share of dead keys at which each cycle finds enough of them:
 //! expired keys per second / cycles per second. With scaled cycles, the reference would settle
 //! where the original settles at a fraction of its load.
@@ -52,8 +52,8 @@ impl Scale {
         LOOK_PAUSE / self.0
     }
 
-    /// Converts an index to the form that is passed to `--expiry`: BASE is divided by the factor,
-    /// and a sampling index gets its cycles per second.
+    /// Converts an index to the form passed to `--expiry`: divides BASE by the factor, and gives a
+    /// sampling index its cycles per second.
     pub(super) fn index(self, spec: &str, hz: u32) -> Result<String> {
         let mut parts = spec.split(':');
         let name = parts.next().unwrap_or_default();
@@ -90,7 +90,7 @@ impl Scale {
         }
     }
 
-    /// Scales a parameter. `120x1000`, with or without a name before it, is a number of buckets and
+    /// Scales a parameter. `120x1000`, optionally preceded by a name, is a number of buckets and
     /// their BASE.
     fn knob(self, spec: &str, knob: &str) -> Result<String> {
         let (name, value) = knob

@@ -1,4 +1,4 @@
-//! Summaries of runs, and comparisons with the reference of their group.
+//! Summaries of runs, and comparisons with their group's reference.
 
 use super::monitor::Look;
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub(super) struct Summary {
     /// second. It is `None` if more keys are dead at the end than were reclaimed, because the law
     /// applies to a steady state.
     pub mean_lag_ms: Option<f64>,
-    /// Lag that the server itself reports; `None` if it reports none.
+    /// Lag reported by the server itself; `None` if it reports none.
     pub lag_p99_us: Option<f64>,
     pub lag_max_us: Option<f64>,
 }
@@ -85,7 +85,7 @@ impl Summary {
     }
 }
 
-/// Change of a run against its reference, as shares: 0.3 is 30 % less memory, or 30 % more
+/// Change of a run relative to its reference, as shares: 0.3 is 30 % less memory, or 30 % more
 /// operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Change {
@@ -191,8 +191,8 @@ impl BesidePeer {
     }
 }
 
-/// Returns the server with the largest saving of mean memory among those that lose at most a tenth
-/// of the throughput on average.
+/// Returns the server that saves the most mean memory among those that lose at most a tenth of the
+/// throughput on average.
 pub(super) fn best(all: &[Overall]) -> Option<&Overall> {
     const LOSS_MAX: f64 = 0.1;
     let fit = all

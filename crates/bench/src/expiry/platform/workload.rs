@@ -1,5 +1,5 @@
 //! The workloads: YCSB's a and f, and i with mostly insertions. Each write is followed by a TTL
-//! that is drawn at random.
+//! drawn at random.
 //!
 //! Source of a and f: B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears,
 //! "Benchmarking cloud serving systems with YCSB", SoCC 2010,
@@ -80,7 +80,7 @@ impl Stream {
 }
 
 impl Iterator for Stream {
-    /// The operation, its key, and the TTL in milliseconds for writes.
+    /// The operation, its key and, for writes, the TTL in milliseconds.
     type Item = (Operation, u64, u64);
 
     fn next(&mut self) -> Option<(Operation, u64, u64)> {
