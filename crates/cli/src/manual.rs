@@ -128,7 +128,7 @@ fn settings() -> String {
             "" => "empty".into(),
             text => roff(text),
         };
-        let fixed = if param.is_mutable { "" } else { ", fixed" };
+        let fixed = if param.is_mutable() { "" } else { ", fixed" };
         let (name, help) = (roff(param.name), roff(&without_links(param.help)));
         let _ = writeln!(
             page,

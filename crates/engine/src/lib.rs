@@ -209,10 +209,24 @@ pub trait Facts {
     /// Deletes all keys of a database. The caller must not hold the lock of any shard.
     fn clear(&self, db: u8, now: Tick);
 
-    /// Applies a setting changed by CONFIG SET. Settings of the other engine have no effect.
+    /// Whether the memory limit and the notifications can be changed at run time.
     ///
     /// # Errors
     ///
-    /// The engine cannot apply the setting.
-    fn apply(&self, id: settings::Id, config: &Config) -> Result<(), String>;
+    /// The engine reads them when it is created only.
+    fn allow_change(&self) -> Result<(), String>;
+
+    /// Makes `maxmemory-policy` the eviction policy.
+    ///
+    /// # Errors
+    ///
+    /// The engine does not have this policy, or has none.
+    fn change_policy(&self, config: &Config) -> Result<(), String>;
+
+    /// Makes `segment-eviction` the rule that chooses segments, if the engine has segments.
+    ///
+    /// # Errors
+    ///
+    /// The rule needs more segments than there are.
+    fn change_eviction(&self, config: &Config) -> Result<(), String>;
 }

@@ -402,11 +402,17 @@ impl Facts for Keyspace {
         self.lock_all(now).flush(db);
     }
 
-    fn apply(&self, id: Id, config: &Config) -> Result<(), String> {
-        if id == Id::MaxMemoryPolicy {
-            self.set_policy(&config.text(id))?;
-            log::info!("maxmemory-policy is {}", self.policy().line());
-        }
+    fn allow_change(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn change_policy(&self, config: &Config) -> Result<(), String> {
+        self.set_policy(&config.text(Id::MaxMemoryPolicy))?;
+        log::info!("maxmemory-policy is {}", self.policy().line());
+        Ok(())
+    }
+
+    fn change_eviction(&self, _config: &Config) -> Result<(), String> {
         Ok(())
     }
 }

@@ -30,7 +30,7 @@ use session::waiting::Blocking;
 use session::watches::Watches;
 use settings::random::chance;
 use settings::words::SEGMENT_ENGINE;
-use settings::{Config, Id, events};
+use settings::{Config, Effect, Id, TABLE, events};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
@@ -315,15 +315,20 @@ impl Server {
     /// Copies the limits of packed collections to the keyspace.
     pub fn apply_limits(&self) {
         let limits = self.keyspace.limits();
-        for (id, name) in LIMITS {
-            let is_known = limits.set(name, self.config.number(id));
-            debug_assert!(is_known, "{name}");
+        for param in TABLE {
+            if let Effect::Limit(name) = param.effect {
+                let is_known = limits.set(name, self.config.number(param.id));
+                debug_assert!(is_known, "{name}");
+            }
         }
     }
 
     /// Sets the memory limit of the keyspace: `maxmemory`, or none on a replica that leaves
-    /// eviction to its primary.
+    /// eviction to its primary. The segment engine keeps the limit with which it was created.
     pub fn apply_maxmemory(&self) {
+        if self.segments.is_some() {
+            return;
+        }
         let is_ignored = self.is_replica() && self.config.is_on(Id::ReplicaIgnoreMaxMemory);
         self.keyspace.set_maxmemory(match is_ignored {
             true => 0,
@@ -487,22 +492,6 @@ impl Server {
         used
     }
 }
-
-/// Settings that limit packed collections, and the keyspace's names for them.
-pub const LIMITS: [(Id, &str); 12] = [
-    (Id::HashMaxEntries, "hash_entries"),
-    (Id::HashMaxValue, "hash_value"),
-    (Id::SetMaxIntegers, "set_intset_entries"),
-    (Id::SetMaxEntries, "set_entries"),
-    (Id::SetMaxValue, "set_value"),
-    (Id::ZsetMaxEntries, "zset_entries"),
-    (Id::ZsetMaxValue, "zset_value"),
-    (Id::ListMaxSize, "list_size"),
-    (Id::StreamMaxEntries, "stream_entries"),
-    (Id::StreamMaxBytes, "stream_bytes"),
-    (Id::StreamIdempotenceSeconds, "stream_idmp_seconds"),
-    (Id::StreamIdempotenceSize, "stream_idmp_size"),
-];
 
 /// Returns the number of data threads that the settings request.
 /// Returns the number of data threads that the settings mean on this machine.

@@ -29,18 +29,6 @@ const NAME_BYTES_MAX: usize = 128;
 /// Maximum number of DNS names of a client's certificate that are compared with names of users.
 const DNS_NAMES_MAX: usize = 16;
 
-/// Settings that take effect by [`Tls::load`].
-pub const SETTINGS: [Id; 8] = [
-    Id::TlsCertFile,
-    Id::TlsKeyFile,
-    Id::TlsCaCertFile,
-    Id::TlsAuthClients,
-    Id::TlsProtocols,
-    Id::TlsCiphers,
-    Id::TlsCiphersuites,
-    Id::TlsPreferServerCiphers,
-];
-
 /// Cipher suites of TLS 1.2 by their names in OpenSSL, in the default order.
 const CIPHERS: &[(&str, SupportedCipherSuite)] = &[
     (

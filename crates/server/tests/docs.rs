@@ -345,7 +345,7 @@ fn values(param: &Param) -> String {
         Kind::Fixed(words) => format!("only {}", words[0]),
     };
     let kind = kind.trim_end().to_string();
-    if param.is_mutable {
+    if param.is_mutable() {
         kind
     } else {
         format!("{kind} *(fixed)*")

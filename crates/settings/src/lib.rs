@@ -19,7 +19,7 @@ pub mod value;
 pub mod version;
 pub mod words;
 
-pub use table::{COUNT, Id, Kind, Param, TABLE};
+pub use table::{COUNT, Effect, Id, Kind, Param, TABLE};
 pub use value::{Value, bytes_for_people};
 
 use std::path::{Path, PathBuf};
@@ -330,6 +330,19 @@ mod tests {
             let shown = config.show(param);
             assert_eq!(config.set(param, &shown), Ok(()), "{}", param.name);
             assert_eq!(config.show(param), shown, "{}", param.name);
+        }
+    }
+
+    #[test]
+    fn the_help_of_a_setting_says_that_it_has_no_effect_exactly_if_its_row_does() {
+        for param in TABLE {
+            let says_so = param.help.starts_with("Without effect");
+            assert_eq!(
+                param.effect == Effect::Nothing,
+                says_so,
+                "{}: change its effect or its help in table.rs",
+                param.name
+            );
         }
     }
 

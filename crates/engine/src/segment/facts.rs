@@ -106,13 +106,15 @@ impl Facts for Segments {
         self.cache.clear();
     }
 
-    fn apply(&self, id: Id, config: &Config) -> Result<(), String> {
-        match id {
-            Id::MaxMemory | Id::MaxMemoryPolicy | Id::NotifyKeyspaceEvents => {
-                Err("cannot be changed at run time with the segment engine".into())
-            }
-            Id::SegmentEviction => self.set_eviction(config),
-            _ => Ok(()),
-        }
+    fn allow_change(&self) -> Result<(), String> {
+        Err("cannot be changed at run time with the segment engine".into())
+    }
+
+    fn change_policy(&self, _config: &Config) -> Result<(), String> {
+        self.allow_change()
+    }
+
+    fn change_eviction(&self, config: &Config) -> Result<(), String> {
+        self.set_eviction(config)
     }
 }

@@ -5,11 +5,12 @@ use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::aof::work as aof;
 use crate::context::{Ctx, Run, Spec};
-use crate::state::{LIMITS, Server};
-use crate::{logging, tls};
+use crate::logging;
+use crate::state::Server;
 use session::spec::Keys;
 use session::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
-use settings::{Id, Param, TABLE as SETTINGS, Value, find, load, rewrite, value};
+use settings::words::LOG_LEVELS;
+use settings::{Effect, Id, Param, TABLE as SETTINGS, Value, find, load, rewrite, value};
 use wire::{Args, glob};
 
 /// Table of this family's commands.
@@ -135,7 +136,7 @@ fn read_change(name: &[u8], text: &[u8], earlier: &[Change]) -> Result<Change, S
             "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
         ));
     };
-    if !param.is_mutable {
+    if !param.is_mutable() {
         return Err(failed(param, "can't set immutable config"));
     }
     if earlier.iter().any(|(other, _)| other.id == param.id) {
@@ -172,13 +173,13 @@ fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
         .collect();
     for (index, (param, value)) in changes.iter().enumerate() {
         server.config.put(param.id, value);
-        if let Err(error) = apply(server, param.id) {
+        if let Err(error) = apply(server, param.effect) {
             restore(server, &before[..=index]);
             return Err(failed(param, &error));
         }
     }
     // A certificate and its key are changed together.
-    let is_of_tls = |(param, _): &&Change| tls::SETTINGS.contains(&param.id);
+    let is_of_tls = |(param, _): &&Change| param.effect == Effect::Tls;
     if let Some((param, _)) = changes.iter().find(is_of_tls)
         && let Err(error) = server.tls.load(&server.config)
     {
@@ -198,31 +199,37 @@ fn restore(server: &Server, before: &[Change]) {
     for (param, value) in before {
         server.config.put(param.id, value);
         // Applying the previous value cannot fail.
-        let _ = apply(server, param.id);
+        let _ = apply(server, param.effect);
     }
 }
 
-/// Copies a changed setting to the components that keep it.
-fn apply(server: &Server, id: Id) -> Result<(), String> {
-    server.engine().apply(id, &server.config)?;
-    match id {
-        Id::RequirePass => server.apply_password(),
-        Id::MaxMemory | Id::ReplicaIgnoreMaxMemory if server.segments.is_none() => {
+/// Passes a changed value to the part that keeps a copy.
+fn apply(server: &Server, effect: Effect) -> Result<(), String> {
+    let (engine, config) = (server.engine(), &server.config);
+    match effect {
+        Effect::Restart | Effect::Read | Effect::Nothing => {}
+        // `change_all` builds the TLS configuration once, after all changes.
+        Effect::Tls => {}
+        Effect::Password => server.apply_password(),
+        Effect::Limit(_) => server.apply_limits(),
+        Effect::Memory => {
+            engine.allow_change()?;
             server.apply_maxmemory();
         }
-        Id::MinReplicasToWrite | Id::MinReplicasMaxLag => {
-            server.replication.count_good(&server.config);
+        Effect::ReplicaMemory => server.apply_maxmemory(),
+        Effect::Policy => engine.change_policy(config)?,
+        Effect::Eviction => engine.change_eviction(config)?,
+        Effect::Events => {
+            engine.allow_change()?;
+            server.apply_notifications();
         }
-        Id::AppendOnly => aof::apply(server)?,
-        Id::AppendFsync => aof::apply_sync(server),
-        Id::NotifyKeyspaceEvents => server.apply_notifications(),
-        Id::LogLevel => {
-            let level = find("loglevel").map(|param| server.config.show(param));
-            logging::set_level(&level.unwrap_or_default());
-        }
-        Id::SlowlogMaxLen => server.slowlog.shrink(server.config.number(id) as usize),
-        id if LIMITS.iter().any(|(limit, _)| *limit == id) => server.apply_limits(),
-        _ => {}
+        Effect::AppendOnly => aof::apply(server)?,
+        Effect::AppendSync => aof::apply_sync(server),
+        Effect::MinReplicas => server.replication.count_good(config),
+        Effect::LogLevel => logging::set_level(LOG_LEVELS[config.number(Id::LogLevel) as usize]),
+        Effect::Slowlog => server
+            .slowlog
+            .shrink(config.number(Id::SlowlogMaxLen) as usize),
     }
     Ok(())
 }

@@ -80,10 +80,8 @@ impl Worker {
         }
         executor.finish();
         let bytes = server.config.maxmemory_bytes();
-        if server.segments.is_none() {
-            server.apply_maxmemory();
-        }
-        match server.engine().apply(Id::MaxMemory, &server.config) {
+        server.apply_maxmemory();
+        match server.engine().allow_change() {
             Ok(()) => log::info!("the memory limit has changed: maxmemory is {bytes} bytes"),
             Err(error) => log::warn!("the memory limit has changed: maxmemory {error}"),
         }
