@@ -1,7 +1,7 @@
 //! Markdown documents with places for the sections of pages.
 
-/// Puts each part between the marks of its place in the document, `<!-- PLACE: begin -->` and `<!--
-/// PLACE: end -->`. Returns the parts alone if the document lacks one of the places.
+/// Puts each part between its marks in the document, `<!-- PLACE: begin -->` and
+/// `<!-- PLACE: end -->`. If the document lacks any of the places, returns the parts alone.
 pub fn fill(document: &str, parts: &[(String, String)]) -> String {
     let mut all = parts.iter();
     let filled = all.try_fold(document.to_owned(), |document, (place, part)| {

@@ -1,11 +1,11 @@
-//! Reports: typed tables and plots, as text, Markdown, CSV, JSON and one HTML page.
+//! Reports: typed tables and plots, as text, Markdown, CSV, JSON or a single HTML page.
 //!
 //! A [`Page`] holds the results of a run: the command that made it, facts about the machine, and
 //! sections of text, [`Table`]s and [`Plot`]s. [`Page::to_html`] writes a page that needs no
 //! network, with sortable tables and hover values. [`Page::to_text`] writes the same for a terminal
 //! and [`Page::to_markdown`] for documents, both without plots. [`Page::figures`] returns the plots
-//! as SVG files, which the feature `png` turns into images. HTML pages follow the reader's choice
-//! of light or dark, fit narrow and wide windows, and print.
+//! as SVG files, which the feature `png` converts to images. HTML pages follow the reader's choice
+//! of light or dark, fit narrow and wide windows, and print well.
 //!
 //! All text is data: quotes, tags and control characters in a label are shown and never
 //! interpreted. Numbers that are not finite are left out of plots.

@@ -115,7 +115,7 @@ impl Page {
         self
     }
 
-    /// Adds a fact that holds for the whole page, such as the machine, a version or a date.
+    /// Adds a fact about the whole page, such as the machine, a version or a date.
     pub fn fact(&mut self, name: &str, value: &str) -> &mut Page {
         self.facts.push((name.into(), value.into()));
         self
@@ -233,8 +233,8 @@ impl Page {
 }
 
 impl Section {
-    /// Formats the heading and the parts except plots, with blank lines between them. Returns an
-    /// empty text if there is no such part.
+    /// Formats the heading and the parts except plots, separated by blank lines. Returns an empty
+    /// text if there are no such parts.
     fn to_text(&self) -> String {
         let body = self.written(Table::to_text);
         match body.is_empty() {

@@ -1,8 +1,8 @@
 //! Colours, each for a light and for a dark page.
 //!
-//! Plots are drawn in the light colours. On a dark page the style sheet replaces each by its dark
-//! counterpart: it selects elements by the attributes `fill` and `stroke`, which any rule of a
-//! style sheet overrides. So one drawing serves both pages, and is also valid as a separate file.
+//! Plots are drawn in the light colours. On a dark page, the style sheet replaces each by its dark
+//! counterpart: it selects elements by the attributes `fill` and `stroke`, which any style sheet
+//! rule overrides. One drawing thus serves both pages, and is also valid as a separate file.
 //!
 //! The series' colours are distinguishable for readers who are blind to red or green. Each series
 //! also has a marker of its own. The colours of heat-maps differ in lightness only.
@@ -22,7 +22,7 @@ const fn ink(light: u32, dark: u32) -> Ink {
 }
 
 impl Ink {
-    /// Returns the light colour, in which plots are drawn.
+    /// Returns the light colour, which plots are drawn in.
     pub(crate) fn colour(self) -> RGBColor {
         let [_, red, green, blue] = self.light.to_be_bytes();
         RGBColor(red, green, blue)

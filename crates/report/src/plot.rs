@@ -92,7 +92,7 @@ impl Plot {
         }
     }
 
-    /// Creates a plot of lines, each with a band if it has one.
+    /// Creates a line plot. Lines may have bands.
     pub fn lines(title: &str, x: Axis, y: Axis, lines: Vec<Line>) -> Plot {
         Plot::new(title, x, y, Kind::Lines(lines))
     }

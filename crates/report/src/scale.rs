@@ -171,8 +171,8 @@ fn linear_marks(low: f64, high: f64, count_max: usize) -> Vec<f64> {
     (first..=last).map(|i| i as f64 * step).collect()
 }
 
-/// Returns ticks at powers of ten: only some of them if there are too many, and also at 2 and 5
-/// times them if there is room.
+/// Returns ticks at powers of ten. If there are too many, only some are returned; if there is room,
+/// ticks at 2 and 5 times them are added.
 fn log_marks(low: f64, high: f64, count_max: usize) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let inside = |mark: &f64| *mark >= low * 0.999 && *mark <= high * 1.001;

@@ -1,8 +1,8 @@
 //! Tables of typed columns, which every output format is written from.
 //!
 //! A [`Column`] has a name for programs, a label and a unit for people, and a [`Format`]. A
-//! [`Table`] has columns and rows of [`Cell`]s. The same table becomes aligned text
-//! ([`Table::to_text`]), Markdown, CSV, JSON (through [`serde::Serialize`]), a sortable table of a
+//! [`Table`] has columns and rows of [`Cell`]s. The same table can become aligned text
+//! ([`Table::to_text`]), Markdown, CSV, JSON (through [`serde::Serialize`]), a sortable table on a
 //! [`crate::Page`], and the series of plots ([`Table::bars`], [`Table::lines`], [`Table::boxes`]).
 //!
 //! Cells hold plain values: bytes, milliseconds, shares from 0 to 1. The format turns them into
@@ -373,7 +373,7 @@ impl Table {
         }
     }
 
-    /// Starts a table with a row for each record, to which columns are added. Records are
+    /// Starts a table with one row per record, to which columns can be added. Records are
     /// references, or tuples of them.
     pub fn of<R: Copy>(records: impl IntoIterator<Item = R>) -> TableOf<R> {
         let records: Vec<R> = records.into_iter().collect();
@@ -441,8 +441,8 @@ impl Table {
         self.retain_columns(|cell| *cell != Cell::Empty)
     }
 
-    /// Drops columns in outputs for people whose cells are all empty or 0. Columns that only CSV
-    /// and JSON have remain.
+    /// Drops columns in outputs for people whose cells are all empty or 0. Columns that appear only
+    /// in CSV and JSON remain.
     #[must_use]
     pub fn without_idle_columns(self) -> Table {
         self.retain_columns(|cell| !matches!(cell, Cell::Empty | Cell::Number(0.0)))
@@ -461,7 +461,7 @@ impl Table {
     /// Returns the index of a column.
     ///
     /// # Panics
-    /// If the table has no such column.
+    /// The table has no such column.
     fn place(&self, name: &str) -> usize {
         let place = self.columns.iter().position(|column| column.name == name);
         place.unwrap_or_else(|| panic!("the table has a column '{name}'"))

@@ -1,14 +1,14 @@
-//! Processor time of gets and sets in the engine alone, in nanoseconds, and bytes an object. `cargo
-//! bench -p mayfly-cache-segment [-- KEYS…] [ROW] [draws=N]`; as a test it runs with few keys.
-//! Instructions are counted by `valgrind --tool=callgrind --toggle-collect='*engine::run*' BENCH
-//! 100000 gets draws=200000`, over five rounds. ROW may also be `aside-rent` or `aside-merge`: gets
-//! in a tenth of the memory that the keys need, where a set, which evicts as much as it must,
-//! follows each miss.
+//! Processor time of gets and sets in the engine alone, in nanoseconds, and bytes per object.
+//! `cargo bench -p mayfly-cache-segment [-- KEYS…] [ROW] [draws=N]`; run as a test, it uses few
+//! keys. Instructions are counted by
+//! `valgrind --tool=callgrind --toggle-collect='*engine::run*' BENCH 100000 gets draws=200000`,
+//! over five rounds. ROW may also be `aside-rent` or `aside-merge`: gets in a tenth of the memory
+//! that the keys need, where each miss is followed by a set, which evicts as much as it must.
 //!
-//! The mix is 95 gets and 5 sets of a hundred, with keys by Zipf 0.99 and objects of 16 + 79 bytes
-//! and the metadata; one by one, and in batches of 32 whose cache lines are prefetched, as a server
-//! does with a pipeline. The loop without the engine has rows of its own and is not subtracted from
-//! the others. Each row is the median of several rounds, and the lowest.
+//! The mix is 95 gets to 5 sets, with keys by Zipf 0.99 and objects of 16 + 79 bytes plus metadata;
+//! one by one, and in batches of 32 whose cache lines are prefetched, as a server does with a
+//! pipeline. The loop without the engine has its own rows and is not subtracted from the others.
+//! Each row shows the median of several rounds, and the lowest.
 
 #![expect(
     clippy::disallowed_methods,
@@ -62,8 +62,8 @@ fn zipf(keys: u64, count: usize, seed: u64) -> Vec<u32> {
         .collect()
 }
 
-/// Processor time of this thread in nanoseconds. As a test nothing is timed, because tools that
-/// count instructions have no such clock.
+/// Returns this thread's processor time in nanoseconds. In a test nothing is timed, because tools
+/// that count instructions have no such clock.
 fn cpu_ns() -> u64 {
     if !std::env::args().any(|argument| argument == "--bench") {
         return 0;
@@ -154,8 +154,8 @@ const ROWS: [(&str, Row); 6] = [
     ("95/5-batches", Row::Batches),
 ];
 
-/// Runs one round and returns nanoseconds an operation. Not inlined, so that a profile shows it by
-/// itself.
+/// Runs one round and returns nanoseconds per operation. It is not inlined, so that profiles show
+/// it separately.
 #[inline(never)]
 fn run(
     cache: &Segcache,
@@ -302,7 +302,7 @@ fn mixes(keys: u64, draws: usize, only: Option<Row>) {
 }
 
 /// Measures all rows on 1 to n threads at once, and prints the processor time per operation and the
-/// throughput of all threads divided by the throughput of one.
+/// throughput of all threads divided by that of one thread.
 fn threads(keys: u64, draws: usize) {
     let value = [7; 79];
     let most = thread::available_parallelism().map_or(1, |count| count.get().min(64));
@@ -333,7 +333,7 @@ fn threads(keys: u64, draws: usize) {
     }
 }
 
-/// Runs a round on several threads at once. Returns the mean of their processor time an operation.
+/// Runs a round on several threads at once. Returns their mean processor time per operation.
 fn together(cache: &Segcache, draws: &[Vec<u32>], value: &[u8], row: Row, round: usize) -> f64 {
     let times: Vec<f64> = thread::scope(|scope| {
         let spawn = |draws: &'_ Vec<u32>| {

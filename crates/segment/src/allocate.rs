@@ -1,5 +1,5 @@
-//! Allocation of room for new objects, in a segment that the writer is filling or in a new one.
-//! Expiry and eviction free segments, as far ahead of need as possible.
+//! Allocates room for new objects, in a segment that the writer is filling or in a new one. Expiry
+//! and eviction free segments as early as possible before they are needed.
 
 use crate::engine::Segcache;
 use crate::storage::{FLUSHED, Lifetime, Location, Objects, Placement, Refused, UsageValues};
@@ -8,8 +8,8 @@ use crate::sync::spin_loop;
 use crate::writer::Writer;
 use policy::{Budget, Tick};
 
-/// Maximum number of attempts of a writer to free a segment. Several may be needed, because other
-/// writers may take the segments that it has freed.
+/// Maximum number of attempts by a writer to free a segment. Several may be needed, because other
+/// writers may take the segments it has freed.
 const TRIES: u32 = 16;
 
 impl<C: Objects> Segcache<C> {

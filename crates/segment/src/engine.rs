@@ -95,11 +95,11 @@ impl<C: Objects> Segcache<C> {
     }
 
     /// Creates an engine whose segments are stored in a file, beginning at byte `offset`, which
-    /// must be a multiple of the page size. The file must have [`FileSizes::segments_bytes`] from
-    /// there on, fully backed by storage. It must keep them while the engine is used, and nothing
-    /// else may change them. With `saved`, the engine continues with the objects of an engine that
-    /// returned these words from [`Segcache::save`], under the same `hash_key`; otherwise it is
-    /// empty.
+    /// must be a multiple of the page size. From there, the file must have
+    /// [`FileSizes::segments_bytes`], fully backed by storage. It must keep them while the engine
+    /// is in use, and nothing else may change them. With `saved`, the engine continues with the
+    /// objects of an engine that returned these words from [`Segcache::save`], under the same
+    /// `hash_key`; otherwise it is empty.
     ///
     /// Returns `None` if the saved words and the segments are damaged or do not match. The duration
     /// of a restore grows with the number of objects, not with the size of their values.
@@ -143,9 +143,9 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// Returns the data beside the segments that an engine needs to continue with them. All writers
-    /// must be closed or settled, and no thread may write from now on; otherwise the result is
-    /// `None`.
+    /// Returns the data outside of the segments that an engine needs to continue with them. All
+    /// writers must be closed or settled, and no thread may write from now on; otherwise the result
+    /// is `None`.
     pub fn save(&self) -> Option<Vec<u64>> {
         self.storage.save()
     }
@@ -251,7 +251,7 @@ impl<C: Objects> Segcache<C> {
     /// that is `None`.
     ///
     /// # Errors
-    /// Returns [`Refused`] if the object was not stored; then nothing has changed.
+    /// Returns [`Refused`] if the object was not stored, in which case nothing has changed.
     pub fn store(
         &self,
         writer: &mut Writer,
@@ -269,7 +269,7 @@ impl<C: Objects> Segcache<C> {
     /// repeatedly, it becomes earlier once, by less than the width of its TTL bucket.
     ///
     /// # Errors
-    /// Returns [`Refused`] if the object was not stored; then nothing has changed.
+    /// Returns [`Refused`] if the object was not stored, in which case nothing has changed.
     pub fn store_until(
         &self,
         writer: &mut Writer,
@@ -364,8 +364,8 @@ impl<C: Objects> Segcache<C> {
     /// Changes the eviction. Any thread may call this at any time.
     ///
     /// # Errors
-    /// Returns an error if there are fewer segments than a merging eviction needs with its reserve;
-    /// then nothing has changed.
+    /// Returns an error if there are fewer segments than a merging eviction needs with its reserve,
+    /// in which case nothing has changed.
     pub fn set_eviction(&self, eviction: Eviction) -> Result<(), ConfigError> {
         self.evictor().set(eviction)
     }
@@ -382,7 +382,7 @@ impl<C: Objects> Segcache<C> {
         self.writer_bytes + self.learning_bytes() + storage as u64
     }
 
-    /// Panics if the engine's data structures are inconsistent. For tests and fuzzers; slow. No
+    /// Panics if the engine's data structures are inconsistent. Slow; for tests and fuzzers. No
     /// thread may write meanwhile.
     pub fn check(&self) {
         self.storage.check();

@@ -8,8 +8,8 @@ use crate::storage::{
 use crate::writer::Writer;
 use policy::Tick;
 
-/// Maximum number of attempts at a change that reads and writes. An attempt fails if another thread
-/// changes the same hash chain meanwhile.
+/// Maximum number of attempts at a read-modify-write. An attempt fails if another thread changes
+/// the same hash chain meanwhile.
 const TRIES: u32 = 64;
 /// Maximum size of the buffer that a writer keeps between requests, in bytes.
 const SCRATCH_MAX: usize = 64 << 10;
@@ -149,7 +149,7 @@ impl Segcache<Stored> {
     /// Stores a value, which expires after `ttl_ms` milliseconds, or never if that is `None`.
     ///
     /// # Errors
-    /// Returns [`Refused`] if the value was not stored; then nothing has changed.
+    /// Returns [`Refused`] if the value was not stored, in which case nothing has changed.
     #[inline]
     pub fn set(
         &self,
@@ -163,8 +163,7 @@ impl Segcache<Stored> {
         self.store(writer, key, Payload::Bytes(value), ttl_ms, condition, now)
     }
 
-    /// Changes a value that is a number, in place if it has been changed before. Returns the new
-    /// number.
+    /// Changes a value that is a number, in place if it was changed before. Returns the new number.
     ///
     /// `number_of` decides which items and bytes are a number, as [`crate::decimal`] does for bytes
     /// alone. `change` returns the new number, or `None` to decline. It may be called more than
@@ -264,7 +263,7 @@ impl Segcache<Stored> {
     /// Changes the TTL of a key, by writing its object again.
     ///
     /// # Errors
-    /// Returns [`Refused`] if the object was not written; then nothing has changed.
+    /// Returns [`Refused`] if the object was not written, in which case nothing has changed.
     pub fn touch(
         &self,
         writer: &mut Writer,
@@ -281,7 +280,7 @@ impl Segcache<Stored> {
     /// once.
     ///
     /// # Errors
-    /// Returns [`Refused`] if the object was not written; then nothing has changed.
+    /// Returns [`Refused`] if the object was not written, in which case nothing has changed.
     pub fn touch_if(
         &self,
         writer: &mut Writer,

@@ -56,7 +56,7 @@ const BYTES: usize = if cfg!(miri) { 30 } else { 1_500 };
 const SAMPLES: u8 = if cfg!(miri) { 4 } else { 16 };
 const CHANGES: u64 = if cfg!(miri) { 4 } else { 200 };
 
-/// Returns the usual number of cases; under Miri as many as it finishes in minutes, without
+/// Returns the usual number of cases or, under Miri, as many as it finishes in minutes, without
 /// regression files.
 fn cases() -> ProptestConfig {
     match cfg!(miri) {

@@ -34,7 +34,7 @@ fn set(cache: &Segcache, writer: &mut Writer, number: u64, ttl_ms: u64, now: u64
     assert!(stored.is_ok());
 }
 
-/// Calls `maintain` whenever `next_due` is reached, as a worker does.
+/// Calls `maintain` whenever `next_due` is reached, like a worker.
 fn drive(cache: &Segcache, writer: &mut Writer, until: u64) {
     while let Some(due) = cache.next_due()
         && due.0 <= until

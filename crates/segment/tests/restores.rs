@@ -169,7 +169,7 @@ fn an_engine_that_is_not_at_rest_is_not_saved() {
     assert!(!settled(&cache, &mut writers).is_empty());
 }
 
-/// Uses an engine that was made of damaged memory, whatever it contains.
+/// Uses an engine made from damaged memory, which may contain anything.
 fn use_up(cache: &Segcache, seed: u64, now: Tick) {
     let mut writers = writers(cache);
     work(cache, &mut writers, seed, 2_000, now);

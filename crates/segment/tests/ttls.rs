@@ -1,4 +1,5 @@
-//! Objects live as long as requested, within the documented rounding, whatever else is stored.
+//! Objects live as long as requested, within the documented rounding, regardless of what else is
+//! stored.
 // One thread and many thousands of objects would take Miri hours; of this it runs
 // `engine_against_model`.
 #![cfg(not(miri))]
@@ -28,8 +29,8 @@ fn set(cache: &Segcache, writer: &mut Writer, name: &[u8], ttl_ms: u64, now: u64
     stored.expect("there is room").deadline.expect("it ends").0
 }
 
-/// Writes a key again with the deadline that it has. Returns the deadline after that, `None` if the
-/// key has expired.
+/// Rewrites a key with its existing deadline. Returns the deadline after that, or `None` if the key
+/// has expired.
 fn rewrite(cache: &Segcache, writer: &mut Writer, name: &[u8], now: u64) -> Option<u64> {
     let key = cache.key(name);
     let mut value = vec![];

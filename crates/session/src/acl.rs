@@ -1,9 +1,9 @@
 //! Access control: users with passwords, and the commands, keys and channels that they may use.
 //!
-//! A [`User`] is immutable. A session keeps the one that it is logged in as, with the number of
-//! changes at which it was looked up, so that a command compares two numbers and takes no lock.
-//! The check of a call against a user's rights is in `command/permission.rs`, because it needs the
-//! positions of the call's keys.
+//! A [`User`] is immutable. A session keeps the user that it is logged in as, together with the
+//! number of changes at the time of the look-up, so that a command only compares two numbers and
+//! takes no lock. Checking a call against a user's rights is up to `command/permission.rs`, because
+//! it needs the positions of the call's keys.
 
 pub mod catalog;
 pub mod file;
@@ -21,8 +21,8 @@ use std::sync::{Arc, LazyLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 static UNRESTRICTED: LazyLock<Arc<User>> = LazyLock::new(|| Arc::new(User::default_with("")));
 
-/// Returns a default user with all rights and without a password, for sessions that no server has
-/// checked yet.
+/// Returns a default user with all rights and no password, for sessions that no server has checked
+/// yet.
 pub fn unrestricted() -> Arc<User> {
     Arc::clone(&UNRESTRICTED)
 }
@@ -57,8 +57,8 @@ impl Acl {
         self.users.write().expect("the lock is not poisoned")
     }
 
-    /// Returns the number of changes of the users. What a session knows of its user is valid while
-    /// the number is the same.
+    /// Returns the number of changes to the users. A session's knowledge of its user is valid while
+    /// this number stays the same.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(Relaxed)
@@ -87,7 +87,7 @@ impl Acl {
         self.users().values().map(Arc::clone).collect()
     }
 
-    /// Returns the user with this name if the password is right.
+    /// Returns the user with this name if the password is correct.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.find(std::str::from_utf8(name).ok()?).0;
         if user.as_ref().is_some_and(|user| user.has_no_password()) {
@@ -119,11 +119,11 @@ impl Acl {
         self.announce(&users);
     }
 
-    /// Changes or creates a user by the rules of ACL SETUSER: by all of them, or by none if one is
-    /// not valid.
+    /// Changes or creates a user by the rules of ACL SETUSER. Applies all of them, or none if one
+    /// is invalid.
     ///
     /// # Errors
-    /// The first rule that is not valid, or there are too many users.
+    /// A rule is invalid (the first such rule is returned), or there are too many users.
     pub fn set(&self, name: &str, words: &[&[u8]], rules: Rules<'_>) -> Result<(), String> {
         let mut users = self.write();
         let mut user = match users.get(name) {

@@ -30,7 +30,7 @@ pub mod flag {
     pub const BLOCKED: u32 = 1 << 6;
     /// CLIENT TRACKING is on.
     pub const TRACKING: u32 = 1 << 7;
-    /// The client to which invalidations are redirected is gone.
+    /// The client to which invalidations were redirected has disconnected.
     pub const BROKEN_REDIRECT: u32 = 1 << 8;
     /// CLIENT TRACKING is on with BCAST.
     pub const BROADCAST: u32 = 1 << 9;
@@ -67,7 +67,7 @@ pub struct ClientNames {
     pub lib_name: String,
     /// Library version set by CLIENT SETINFO LIB-VER.
     pub lib_ver: String,
-    /// Common name of the client's TLS certificate; empty if it has none.
+    /// Common name of the client's TLS certificate; empty without one.
     pub certificate_name: String,
     /// Name of the user; empty for the default user.
     user: String,
@@ -93,7 +93,7 @@ pub struct ClientInfo {
     pub local_address: String,
     /// File descriptor of the socket.
     pub fd: i32,
-    /// Reference to the socket, if there is one.
+    /// Reference to the socket, if any.
     presence: Option<Presence>,
     /// Index of the worker that serves the client.
     pub worker: usize,
@@ -148,7 +148,7 @@ pub struct ClientInfo {
     /// Id of the client that receives the invalidations of this one; 0 means this one itself, −1
     /// that tracking is off.
     pub redirect: AtomicI64,
-    /// Whether the server has decided to disconnect the client, which its worker does later.
+    /// Whether the server has decided to disconnect the client. Its worker does so later.
     is_killed: AtomicBool,
 }
 
@@ -161,7 +161,7 @@ pub struct Endpoint {
     pub local_address: String,
     /// File descriptor of the socket.
     pub fd: i32,
-    /// Reference to the socket, if there is one.
+    /// Reference to the socket, if any.
     pub presence: Option<Presence>,
     /// Index of the worker that serves the client.
     pub worker: usize,
@@ -231,7 +231,7 @@ impl ClientInfo {
         self.flags.load(Relaxed) & flag::PUBSUB != 0
     }
 
-    /// Returns the client's name; empty if it has none.
+    /// Returns the client's name; empty without one.
     pub fn name(&self) -> String {
         self.names
             .lock()

@@ -1,6 +1,6 @@
-//! The wall clock and a monotonic clock behind one type, which tests can replace by a manual clock.
+//! A wall clock and a monotonic clock behind one type, which tests can replace by a manual clock.
 //!
-//! Deadlines of keys are wall-clock times, a [`Tick`]. Durations of the server itself, such as a
+//! Deadlines of keys are wall-clock times ([`Tick`]). The server's own durations, such as a
 //! client's idle time, are differences of two [`Moment`]s, so that a change of the system clock
 //! does not affect them.
 

@@ -1,9 +1,9 @@
 //! The feed: every change of a key as a command, in one order, for the append-only file and for
 //! replicas.
 //!
-//! A command adds its effect under the locks of its shards, so that the order of the feed is one in
-//! which the commands could have run one after the other. `command/effects.rs` decides what is
-//! added; this module stores the bytes until all readers have taken them.
+//! A command adds its effect while it holds the locks of its shards, so that the order of the feed
+//! is an order in which the commands could have run one after the other. `command/effects.rs`
+//! decides what is added; this module stores the bytes until all readers have taken them.
 //!
 //! ```text
 //! commands, expiry, eviction ─append─▶ blocks of 64 KiB ─read─▶ thread of the append-only file
@@ -11,9 +11,9 @@
 //!                                              └ kept for replicas that connect again: the backlog
 //! ```
 //!
-//! An append copies its bytes once, into the last block, under one mutex. There is one queue and
-//! not one per worker, because the order is needed, and a copy of some hundred bytes is shorter
-//! than any scheme that restores an order later.
+//! An append copies its bytes once, into the last block, under one mutex. There is one queue
+//! instead of one per worker because the order matters, and copying a few hundred bytes takes less
+//! time than any scheme that restores an order later.
 //!
 //! A position is the number of bytes since the history began; replication calls it the offset. What
 //! all readers have taken is freed, except for the backlog. If the file is slower than the writes,
@@ -45,7 +45,7 @@ pub const FILE: ReaderId = 0;
 #[derive(Default)]
 struct State {
     blocks: Blocks,
-    /// Database that the last command of the feed has selected.
+    /// Database selected by the last command of the feed.
     db: Option<u8>,
     readers: BTreeMap<ReaderId, u64>,
     next_reader: ReaderId,
@@ -57,10 +57,10 @@ struct State {
     is_file_failing: bool,
     /// Whether bytes were dropped, because the file could not be written for too long.
     has_gap: bool,
-    /// Positions from which on commands were executed at other instants than those before, for the
-    /// file. There is at most one per command that the file has not taken.
+    /// For the file: positions from which commands were executed at a different instant than those
+    /// before. There is at most one per command that the file has not taken yet.
     instants: VecDeque<(u64, Tick)>,
-    /// Instant of the last commands; `None` if that of the next ones is to be recorded.
+    /// Instant of the last commands; `None` if the instant of the next ones must be recorded.
     executed_at: Option<Tick>,
     stops: bool,
 }
@@ -121,7 +121,7 @@ impl Feed {
         self.is_on.store(on, Relaxed);
     }
 
-    /// Returns the position behind the last byte.
+    /// Returns the position after the last byte.
     #[inline]
     pub fn end(&self) -> u64 {
         self.end.load(Relaxed)
@@ -165,8 +165,8 @@ impl Feed {
         self.added(&mut state);
     }
 
-    /// Adds the commands of a batch, which are a part of what is one step for clients. Readers
-    /// execute each part as a step.
+    /// Adds a batch's commands, which are part of a single step for clients. Readers execute each
+    /// part as a step.
     pub fn append_part(&self, batch: &mut Batch) {
         self.parts.fetch_add(1, Relaxed);
         self.append_batch(batch);
@@ -177,7 +177,7 @@ impl Feed {
         self.parts.load(Relaxed)
     }
 
-    /// Adds the commands of a batch, each as a step of its own, and empties the batch.
+    /// Adds a batch's commands, each as its own step, and empties the batch.
     pub fn append_separately(&self, batch: &mut Batch) {
         batch.separate();
         self.append_batch(batch);
@@ -232,7 +232,7 @@ impl Feed {
     }
 
     /// Makes the next command select its database and record its instant, and returns the position
-    /// at which it will be: a reader may begin there. All shards are locked by the caller.
+    /// that it will have, at which a reader may begin. The caller has locked all shards.
     pub fn cut(&self) -> u64 {
         let mut state = self.state();
         (state.db, state.executed_at) = (None, None);
@@ -248,7 +248,7 @@ impl Feed {
         state.readers.insert(FILE, end);
     }
 
-    /// Adds a reader at a position. Returns `None` if the bytes there are gone.
+    /// Adds a reader at a position. Returns `None` if the bytes there are no longer stored.
     pub fn add_reader(&self, position: u64) -> Option<ReaderId> {
         let mut state = self.state();
         let is_kept = (state.blocks.start()..=state.blocks.end()).contains(&position);
@@ -273,8 +273,8 @@ impl Feed {
         self.has_room.notify_all();
     }
 
-    /// Copies some of the bytes that a reader has not taken, at most those of a block, to the end
-    /// of `into`. Waits up to `patience` for the first one.
+    /// Appends some of the bytes that a reader has not taken, at most a block, to `into`. Waits up
+    /// to `patience` for the first one.
     pub fn read(&self, id: ReaderId, into: &mut Vec<u8>, patience: Duration) -> Taken {
         let mut state = self.state();
         let at = match state.readers.get(&id) {
@@ -324,8 +324,8 @@ impl Feed {
         at.map_or(0, |at| state.blocks.end() - at)
     }
 
-    /// Returns the instant that is recorded for a position, which the file has reached, and the
-    /// next position with an instant. Removes those up to this position.
+    /// Returns the instant recorded for a position that the file has reached, and the next position
+    /// with an instant. Removes the instants up to this position.
     pub fn take_instant(&self, position: u64) -> (Option<Tick>, Option<u64>) {
         let mut state = self.state();
         let mut here = None;
@@ -339,7 +339,7 @@ impl Feed {
         (here, None)
     }
 
-    /// Records whether the file can be written. Returns whether bytes were dropped meanwhile.
+    /// Records whether writing the file fails. Returns whether bytes were dropped meanwhile.
     pub fn set_file_failing(&self, is_failing: bool) -> bool {
         let mut state = self.state();
         state.is_file_failing = is_failing;

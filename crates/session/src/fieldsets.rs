@@ -1,11 +1,11 @@
-//! Names of hash fields that a client has prepared for HIMPORT. They belong to its session and
-//! count as its memory.
+//! Names of hash fields that a client has prepared for HIMPORT. They belong to the client's session
+//! and count towards its memory.
 
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of bytes of all fieldsets of a session.
 const BYTES_MAX: usize = 64 << 20;
-/// Bytes that a name takes beside its own: its vector and what the allocator adds.
+/// Bytes that a name takes in addition to its own: its vector and the allocator's overhead.
 const NAME_BYTES: usize = 40;
 
 /// Fieldsets of a session by name.
@@ -15,7 +15,7 @@ pub struct Fieldsets {
     bytes: usize,
 }
 
-/// Reason for which a fieldset is refused.
+/// Reason why a fieldset is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A field occurs twice.
@@ -34,7 +34,7 @@ impl Fieldsets {
     ///
     /// # Errors
     ///
-    /// The fieldset is refused; one of the same name remains.
+    /// The fieldset is refused; an existing one of the same name remains.
     pub fn prepare(&mut self, name: &[u8], fields: Vec<Vec<u8>>) -> Result<(), Flaw> {
         let mut seen = HashSet::with_capacity(fields.len());
         if !fields.iter().all(|field| seen.insert(field)) {
@@ -67,7 +67,7 @@ impl Fieldsets {
         self.by_name.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no fieldsets.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

@@ -1,16 +1,17 @@
-//! Frees large blocks of memory beside the workers: values, requests and replies of many megabytes.
+//! Frees large blocks of memory outside of the workers: values, requests and replies of many
+//! megabytes.
 //!
-//! The allocator returns such a block to the operating system at once, which takes about 80 ms for
-//! 512 MB. That is too long for a worker, and much longer than starting a thread (30 µs).
+//! The allocator returns such a block to the operating system immediately, which takes about 80 ms
+//! for 512 MB. That is too long for a worker, and much longer than starting a thread (30 µs).
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::Builder;
 
-/// Size in bytes from which a block is freed by a thread. A smaller one takes less than a
-/// millisecond.
+/// Minimum size in bytes of a block that is freed by a thread. Freeing a smaller one takes less
+/// than a millisecond.
 const BLOCK_BYTES_MIN: usize = 4 << 20;
-/// Maximum number of threads at a time. The caller frees further blocks itself, so that the memory
-/// that waits to be freed is bounded.
+/// Maximum number of threads at a time. The caller frees any further blocks itself, which bounds
+/// the memory waiting to be freed.
 const THREADS_MAX: usize = 4;
 /// Stack of a thread, in bytes. The allocator needs most of it where it is built without
 /// optimization.
@@ -54,7 +55,7 @@ impl Drop for Place {
     }
 }
 
-/// Frees a block: at once if it is small, and otherwise on a thread of its own.
+/// Frees a block: immediately if it is small, and on its own thread otherwise.
 pub fn free<T: Send + 'static>(block: Vec<T>) {
     THREADS.free(block);
 }

@@ -94,8 +94,8 @@ impl Summary {
         sum
     }
 
-    /// Returns the upper bound of the bucket that contains the given percentile as a fraction; 0 if
-    /// there are no values.
+    /// Returns the upper bound of the bucket that contains the given percentile, which is a
+    /// fraction; 0 if there are no values.
     pub fn percentile(&self, share: f64) -> u64 {
         let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -129,7 +129,7 @@ impl Summary {
     }
 
     /// Returns `(bound, values ≤ bound)` for each power of two at which the count changes, as
-    /// LATENCY HISTOGRAM reports them.
+    /// reported by LATENCY HISTOGRAM.
     pub fn octaves(&self) -> Vec<(u64, u64)> {
         let mut points = Vec::new();
         let (mut bound, mut seen, mut last) = (1u64, 0, 0);

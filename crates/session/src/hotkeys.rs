@@ -2,8 +2,8 @@
 //!
 //! Source: Ahmed Metwally, Divyakant Agrawal, Amr El Abbadi, "Efficient computation of frequent and
 //! top-k elements in data streams", ICDT 2005 (Space-Saving). A summary has a fixed number of
-//! counters. A key without a counter takes the one with the least weight and adds to that weight,
-//! so that a key's weight is at most too high, by no more than the least weight.
+//! counters. A key without a counter takes over the one with the least weight and adds to that
+//! weight, so that a key's weight may be too high, but by no more than the least weight.
 //!
 //! A summary has ten counters per reported key, and a key has at most 4 KiB, so that a session
 //! takes at most 5 MiB. One key costs a scan of at most 640 counters; of one command at most 256
@@ -46,7 +46,7 @@ pub struct Options {
 pub struct Weighted {
     /// Bytes of the key.
     pub key: Vec<u8>,
-    /// Sum of what the key's commands cost.
+    /// Total cost of the key's commands.
     pub weight: u64,
 }
 
@@ -136,7 +136,7 @@ pub struct Results {
     pub by_bytes: Vec<Weighted>,
 }
 
-/// The session of recording, of which there is at most one.
+/// The recording session, of which there is at most one.
 #[derive(Debug, Default)]
 pub struct HotKeys {
     is_on: AtomicBool,
@@ -154,7 +154,7 @@ impl HotKeys {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a session and forgets the one before. Returns false if one is active.
+    /// Begins a session and forgets the previous one. Returns false if one is active.
     pub fn start(&self, options: Options, now: Tick) -> bool {
         let mut session = self.session();
         if self.end_in_time(&mut session, now) {
@@ -198,7 +198,7 @@ impl HotKeys {
         !is_active
     }
 
-    /// Ends a session whose duration has passed. Returns whether one is active afterwards.
+    /// Ends a session whose duration has passed. Returns whether a session is active afterwards.
     fn end_in_time(&self, session: &mut Option<Session>, now: Tick) -> bool {
         let end = session.as_ref().map(Session::end);
         let is_active = match end {
@@ -212,7 +212,7 @@ impl HotKeys {
         is_active
     }
 
-    /// Records what a command has cost, in equal parts for each of its keys.
+    /// Records the cost of a command, in equal parts for each of its keys.
     pub fn record(&self, keys: Keys, args: Args<'_>, nanos: u64, bytes: u64, now: Tick) {
         let mut count = 0;
         keys.each(args, |_| count += 1);
@@ -251,7 +251,7 @@ impl HotKeys {
         });
     }
 
-    /// Returns the results of the present or last session; `None` if there was none since the last
+    /// Returns the results of the current or last session; `None` if there was none since the last
     /// reset.
     pub fn results(&self, now: Tick) -> Option<Results> {
         let mut session = self.session();

@@ -6,9 +6,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// Maximum number of bytes of messages that wait for one worker when a published message is added.
-/// A subscriber whose message does not fit is disconnected, like one whose output buffer is full,
-/// so that it notices the loss. Other messages are counted too, but never refused: there is at most
+/// Maximum number of bytes of messages waiting for one worker when a published message is added. A
+/// subscriber whose message does not fit is disconnected, like one whose output buffer is full, so
+/// that it notices the loss. Other messages are counted too, but never refused: there is at most
 /// one per connection.
 pub const INBOX_BYTES_MAX: usize = 64 << 20;
 
@@ -95,9 +95,9 @@ impl Inbox {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Wakes the worker if it is going to sleep beyond `due_ms`. The caller has stored the earlier
-    /// deadline in its shard before. Therefore either the worker's last check finds the deadline,
-    /// or this call finds the published time.
+    /// Wakes the worker if it is going to sleep beyond `due_ms`. The caller must already have
+    /// stored the earlier deadline in its shard. Either the worker's last check then finds the
+    /// deadline, or this call finds the published time.
     pub fn wake_by(&self, due_ms: u64) {
         std::sync::atomic::fence(Ordering::SeqCst);
         let lower = |planned: u64| (planned > due_ms).then_some(due_ms);

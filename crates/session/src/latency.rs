@@ -35,7 +35,7 @@ pub struct LatencyMonitor {
 }
 
 impl LatencyMonitor {
-    /// Records that an event took `ms`. The caller has compared it with the threshold.
+    /// Records that an event took `ms`. The caller has already compared it with the threshold.
     pub fn add(&self, event: &'static str, ms: u64, now_ms: u64) {
         let seconds = now_ms / 1000;
         let mut events = self.events.lock().expect("the lock is not poisoned");

@@ -1,7 +1,7 @@
-//! What the server knows of users and clients, and what passes between them: each part behind its
-//! own lock, so that it is read and tested alone.
+//! The server's records of users and clients, and the data passed between them. Each part has its
+//! own lock, so that it can be read and tested alone.
 //!
-//! Nothing here knows commands, event loops or the server as a whole.
+//! This crate does not depend on the commands, the event loops or the server as a whole.
 #![forbid(unsafe_code)]
 
 pub mod acl;

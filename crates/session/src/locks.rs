@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use store::{Keyspace, Tick, View};
 
-/// Shards that a view has locked.
+/// Shards locked by a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Locks {
     /// All shards.
@@ -24,8 +24,8 @@ pub fn lock<'s>(space: &'s Keyspace, locks: &Locks, now: Tick) -> View<'s> {
 }
 
 /// Locks the shards for a client's command that was received at `now`. If another thread held one
-/// of them, the command runs at the present instant, so that it returns nothing that has expired
-/// while it waited.
+/// of them, the command runs at the current instant instead, so that it returns nothing that has
+/// expired while it waited.
 pub fn lock_now<'s>(space: &'s Keyspace, clock: &Clock, locks: &Locks, now: Tick) -> View<'s> {
     let mut view = lock(space, locks, now);
     if view.has_waited() {
@@ -34,7 +34,7 @@ pub fn lock_now<'s>(space: &'s Keyspace, clock: &Clock, locks: &Locks, now: Tick
     view
 }
 
-/// Room for what a command may write.
+/// Room for a command's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// There is room.
@@ -42,7 +42,7 @@ pub enum Room {
     /// There is room. The shards were released and locked again, so that what held before must be
     /// checked again.
     Made,
-    /// Memory is full and nothing can be evicted. The shards may have been released meanwhile.
+    /// Memory is full and nothing can be evicted. The shards may have been unlocked meanwhile.
     None,
 }
 

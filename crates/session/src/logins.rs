@@ -4,11 +4,11 @@
 //! authenticate from that address wait before the password is checked: 50 ms, then twice as long
 //! each time, up to a second. The failures of an address are forgotten a minute after the last one.
 //!
-//! Attempts of several connections wait together, but they are checked one after the other, at most
-//! twenty per second: an address could otherwise guess as many passwords per second as it has
-//! connections. An attempt that would wait more than ten seconds is refused without a check. So a
-//! client with the right password on such an address logs in about a second later, unless others
-//! there send more attempts than that. Clients of other addresses never wait.
+//! Attempts from several connections wait at the same time, but they are checked one after the
+//! other, at most twenty per second: otherwise an address could guess as many passwords per second
+//! as it has connections. An attempt that would wait for more than ten seconds is refused without a
+//! check. A client with the right password on such an address therefore logs in about a second
+//! later, unless others there make even more attempts. Clients on other addresses never wait.
 
 use crate::clock::Moment;
 use crate::notices::Lines;
@@ -31,8 +31,8 @@ const FORGET_MS: u64 = 60_000;
 /// Maximum number of addresses. Beyond it, the address whose last failure is the oldest is
 /// forgotten.
 const ADDRESSES_MAX: usize = 1_024;
-/// Number of failures of an address that are each logged. Later ones are logged when their number
-/// has doubled.
+/// Number of failures of an address that are logged individually. Later ones are logged whenever
+/// their number has doubled.
 const LOGGED_FAILURES: u32 = 4;
 
 /// When an attempt to authenticate is checked.
@@ -51,7 +51,7 @@ pub enum Admission {
 pub struct Failure {
     /// Number of recent failures from the address.
     pub count: u32,
-    /// Number of failures since the last one that was logged, if this one is to be logged.
+    /// Number of failures since the last logged one, if this one should be logged.
     pub skipped: Option<u64>,
 }
 
@@ -60,12 +60,12 @@ pub struct Failure {
 struct Failures {
     count: u32,
     last: Moment,
-    /// Latest time for which an attempt waits or has waited.
+    /// Latest time until which an attempt waits or has waited.
     planned: Moment,
 }
 
 impl Failures {
-    /// Returns the time from which the next attempt is checked, and plans it.
+    /// Returns and reserves the time at which the next attempt is checked.
     fn plan(&mut self, now: Moment) -> Admission {
         if self.count <= FREE_FAILURES {
             return Admission::Now;
@@ -92,8 +92,8 @@ pub struct Logins {
     logged: Mutex<Lines>,
 }
 
-/// Returns the address whose failures count together: an IPv4 address, or the network of 64 bits
-/// that an IPv6 host is usually assigned. Clients without a network address share one.
+/// Returns the address whose failures are counted together: an IPv4 address, or the 64-bit network
+/// that is usually assigned to an IPv6 host. Clients without a network address share one.
 fn group_of(address: &str) -> IpAddr {
     match address.parse::<SocketAddr>().map(|address| address.ip()) {
         Ok(IpAddr::V6(address)) => {
@@ -202,8 +202,8 @@ mod tests {
         assert_eq!(logins.plan("10.0.0.1:5", later(9_000)), Admission::Now);
     }
 
-    /// All attempts of an address that waited were checked at the same time, so that it guessed as
-    /// many passwords per second as it had connections.
+    /// Regression: all waiting attempts of an address were checked at the same time, so that it
+    /// could guess as many passwords per second as it had connections.
     #[test]
     fn attempts_of_many_connections_are_checked_one_after_the_other_or_refused() {
         let logins = Logins::default();

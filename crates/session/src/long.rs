@@ -2,15 +2,15 @@
 //! the clients that wait for these keys or for the thread.
 //!
 //! A command that may take longer than a worker should be busy does not run on the worker. The
-//! worker moves the values of the command's keys to a keyspace of their own, in constant time per
-//! key, and the thread for long commands runs the command there. Until the values are back, a
-//! command that names one of these keys waits with its client; all others run. At the end the
-//! worker puts the values back, publishes the events and sends the reply, in one step for other
-//! clients. `dispatch/long.rs` does all this; this module holds the state.
+//! worker moves the values of the command's keys to a separate keyspace, in constant time per key,
+//! where the thread for long commands runs the command. Until the values are back, a command that
+//! names one of these keys waits together with its client; all others run. At the end, the worker
+//! puts the values back, publishes the events and sends the reply, in one step for other clients.
+//! `dispatch/long.rs` does all this; this module holds the state.
 //!
-//! There is one thread, so that at most one long command runs at a time. A client that must wait
-//! gets a ticket when it first does. A long command begins only if no client with an earlier ticket
-//! waits, so that a client that sends one long command after the other cannot keep others waiting.
+//! There is one thread, so at most one long command runs at a time. A client that must wait gets a
+//! ticket when its wait begins. A long command begins only if no client with an earlier ticket
+//! waits, so that a client that sends one long command after another cannot keep others waiting.
 
 use crate::acl::User;
 use crate::clients::ClientInfo;
@@ -35,7 +35,7 @@ pub struct Job {
     pub call: OwnedCall,
     /// Keyspace that contains the values of the keys while the command runs.
     pub annex: Keyspace,
-    /// What was moved there.
+    /// Values that were moved there.
     pub leases: Vec<Lease>,
     /// Whether the server was a primary when the command began.
     pub is_of_primary: bool,
@@ -45,7 +45,7 @@ pub struct Job {
     pub now: Tick,
     /// Reply of the command when it has run.
     pub reply: Output,
-    /// Whether the command has counted a change, of a key or of how often an entry was delivered.
+    /// Whether the command has counted a change, either of a key or of an entry's delivery count.
     pub has_changed: bool,
     /// Duration of the command in nanoseconds.
     pub nanos: u64,
@@ -55,7 +55,7 @@ pub struct Job {
 pub enum Task {
     /// Run a command.
     Run(Box<Job>),
-    /// Free what a finished command has left.
+    /// Free the remains of a finished command.
     Free(Box<Job>),
 }
 
@@ -76,7 +76,7 @@ pub struct Long {
 
 #[derive(Default)]
 struct State {
-    /// Names of the keys that the running command works on, or whose value a snapshot has borrowed;
+    /// Names of the keys that the running command uses or whose value a snapshot has borrowed;
     /// `None` if there are none.
     leased: Option<HashSet<Box<[u8]>>>,
     /// Tickets of the waiting clients.
@@ -127,7 +127,7 @@ impl Long {
         }
     }
 
-    /// Whether a long command of a client with this ticket, if it has one, may begin.
+    /// Whether a client's long command may begin. `ticket` is the client's ticket, if it has one.
     pub fn may_begin(&self, ticket: Option<u64>) -> bool {
         let state = self.state();
         let first = state.tickets.first().copied();
@@ -162,16 +162,16 @@ impl Long {
         retries
     }
 
-    /// Begins a long command on these keys. The caller has checked [`Long::may_begin`] and has
-    /// locked the shards of the keys. Returns false if another worker began one in the meantime.
+    /// Begins a long command on these keys. The caller must have checked [`Long::may_begin`] and
+    /// locked the keys' shards. Returns false if another worker has begun one in the meantime.
     pub fn begin(&self, names: HashSet<Box<[u8]>>) -> bool {
         let has_begun = self.lease(names);
         self.count.fetch_add(u64::from(has_begun), Relaxed);
         has_begun
     }
 
-    /// Reserves keys until [`Long::end`]. The caller has locked their shards. Returns false if
-    /// others are reserved.
+    /// Reserves keys until [`Long::end`]. The caller must have locked their shards. Returns false
+    /// if other keys are reserved.
     pub fn lease(&self, names: HashSet<Box<[u8]>>) -> bool {
         let mut state = self.state();
         if state.leased.is_some() {
@@ -182,8 +182,8 @@ impl Long {
         true
     }
 
-    /// Requires that commands are checked until [`Long::release`], because a snapshot begins. The
-    /// caller has locked all shards.
+    /// Requires that commands be checked until [`Long::release`], because a snapshot begins. The
+    /// caller must have locked all shards.
     pub fn hold(&self) {
         self.active.fetch_add(1, Relaxed);
     }
@@ -194,7 +194,7 @@ impl Long {
     }
 
     /// Ends the long command, so that its keys can be used and the next one can begin. The caller
-    /// has locked the shards of the keys.
+    /// must have locked the keys' shards.
     pub fn end(&self) {
         let mut state = self.state();
         let leased = state.leased.take();
@@ -213,7 +213,7 @@ impl Long {
         }
     }
 
-    /// Returns the keys that were passed over since the last call.
+    /// Returns the keys that were skipped since the last call.
     pub fn take_passed_over(&self) -> Vec<(u8, Vec<u8>)> {
         std::mem::take(&mut self.state().passed_over)
     }
@@ -244,7 +244,7 @@ impl Long {
         self.has_task.notify_one();
     }
 
-    /// Returns the next task if there is one.
+    /// Returns the next task, if any.
     pub fn try_next(&self) -> Option<Task> {
         self.state().tasks.pop_front()
     }
@@ -263,7 +263,7 @@ impl Long {
         }
     }
 
-    /// Ends the thread after its present task.
+    /// Ends the thread after its current task.
     pub fn stop(&self) {
         self.state().stops = true;
         self.has_task.notify_all();

@@ -29,7 +29,7 @@ pub enum PortProtocol {
     Memcached,
 }
 
-/// What clients speak on a port.
+/// Protocol that clients use on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Protocol of requests and replies.
@@ -63,7 +63,7 @@ impl Subscriber {
 /// Messages of one subscription, encoded once and shared by all its subscribers.
 #[derive(Debug, Default)]
 pub struct Publication {
-    /// The messages in RESP2, one behind the other.
+    /// The messages in RESP2, one after the other.
     resp2: Output,
     /// Offset of each message but the first.
     starts: Vec<u32>,
@@ -154,17 +154,17 @@ pub enum Message {
     Kill(usize, u64),
     /// Send this reply to the blocked client with this connection index and id.
     Answer(usize, u64, Output),
-    /// Set the timer of the blocked client with this connection index and id again, because the
-    /// time of its next attempt has changed.
+    /// Reset the timer of the blocked client with this connection index and id, because the time of
+    /// its next attempt has changed.
     Plan(usize, u64),
     /// Put back the values of this long command, which has run, and send its reply.
     Finished(Box<Job>),
-    /// Put this value back, which the thread for snapshots has encoded.
+    /// Put back this value, which the snapshot thread has encoded.
     Returned(Box<Loan>),
     /// End the snapshot with this number. The error is a message for the log.
     Saved(u32, Result<Written, String>),
-    /// Load the snapshot file in place of the present keys, or in addition to them if the last
-    /// value is false, and reply to this client.
+    /// Load the snapshot file, and reply to this client. The file's keys replace the current ones,
+    /// or are added to them if the last value is false.
     Reload(Subscriber, Protocol, bool),
 }
 
@@ -187,8 +187,8 @@ impl Message {
         held + size_of::<Message>()
     }
 
-    /// Whether the message is refused if there is no space for it. The client is disconnected in
-    /// that case.
+    /// Whether the message may be refused for lack of space. The client is disconnected in that
+    /// case.
     pub fn may_be_refused(&self) -> bool {
         match self {
             Message::Deliver(..)

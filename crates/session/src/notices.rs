@@ -10,19 +10,19 @@ pub const PERIOD_MS: u64 = 60_000;
 /// Maximum number of lines of one kind in a period.
 pub const LINES_MAX: u32 = 60;
 
-/// Events of one kind: those that were logged in the present period, and those that were not since
-/// the last line.
+/// Events of one kind: those logged in the current period, and those not logged since the last
+/// line.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// Begin of the present period.
+    /// Start of the current period.
     since: Moment,
     lines: u32,
     skipped: u64,
 }
 
 impl Lines {
-    /// Counts an event. Returns the number of events since the last one that was logged, if this
-    /// one is to be logged: if that is wanted, and if there is room in the period.
+    /// Counts an event. If the event should be logged, returns the number of events since the last
+    /// logged one. It should be logged if `is_wanted` and the period has room.
     pub fn next(&mut self, is_wanted: bool, now: Moment) -> Option<u64> {
         if now.since(self.since) >= PERIOD_MS {
             (self.since, self.lines) = (now, 0);
@@ -36,7 +36,7 @@ impl Lines {
     }
 }
 
-/// Kind of an event. Those of one kind do not displace others from the log.
+/// Kind of an event. Events of one kind do not displace those of other kinds from the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A client sent an HTTP request to a port of another protocol.
@@ -45,7 +45,7 @@ pub enum Kind {
     Refused,
     /// A connection was closed, because it holds too much.
     Closed,
-    /// The name in a client's certificate is not that of an enabled user.
+    /// The name in a client's certificate does not belong to an enabled user.
     Certificate,
     /// A TLS handshake failed.
     Handshake,
@@ -67,7 +67,7 @@ impl Notices {
         self.log(kind, Level::Warn, now, text);
     }
 
-    /// As [`Notices::warn`], with a level. A line that the level keeps from the log is not counted.
+    /// Like [`Notices::warn`], with a level. A line that the log level suppresses is not counted.
     pub fn log(&self, kind: Kind, level: Level, now: Moment, text: Arguments<'_>) {
         if !log::log_enabled!(level) {
             return;

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use wire::glob;
 
-/// Number of subscriptions that a client adds or removes at once. More of them are added, and
-/// removed, in steps of this number, because each takes about two microseconds.
+/// Maximum number of subscriptions that a client adds or removes in one step. A larger number takes
+/// several steps, because each subscription takes about two microseconds.
 pub const AT_ONCE_MAX: usize = 256;
 
 /// Maximum number of names of a command that MULTI queues, because EXEC is one step.
@@ -42,7 +42,8 @@ pub struct Subscriptions {
     bytes: usize,
 }
 
-/// Bytes of a subscription beside its name: an element of two ordered sets, and the subscriber.
+/// Bytes of a subscription in addition to its name: an element in two ordered sets, and the
+/// subscriber.
 const SUBSCRIPTION_BYTES: usize = 128;
 
 /// Returns the bytes of a subscription. The session and the table of all subscriptions have a copy
@@ -183,8 +184,9 @@ impl PubSub {
         }
     }
 
-    /// Removes the subscriptions of a client that has disconnected. Many are removed later, by
-    /// [`PubSub::step`]. Messages to the client are dropped meanwhile; its id is not used again.
+    /// Removes the subscriptions of a client that has disconnected. If there are many,
+    /// [`PubSub::step`] removes them later. Messages to the client are dropped meanwhile; its id is
+    /// not used again.
     pub fn forget(&self, mut subscriptions: Subscriptions, subscriber: Subscriber) {
         self.unsubscribe_some(&mut subscriptions, subscriber);
         if subscriptions.is_empty() {
@@ -195,14 +197,14 @@ impl PubSub {
         self.forgotten_count.store(forgotten.len(), Relaxed);
     }
 
-    /// Whether subscriptions of disconnected clients are still to be removed.
+    /// Whether subscriptions of disconnected clients remain to be removed.
     #[inline]
     pub fn has_forgotten(&self) -> bool {
         self.forgotten_count.load(Relaxed) > 0
     }
 
-    /// Removes some subscriptions of a disconnected client. The list is not locked meanwhile, so
-    /// that no other worker waits.
+    /// Removes some subscriptions of a disconnected client. The list is not locked meanwhile, so no
+    /// other worker waits.
     pub fn step(&self) {
         let taken = self.forgotten().pop_front();
         let Some((mut subscriptions, subscriber)) = taken else {
@@ -220,8 +222,8 @@ impl PubSub {
         self.forgotten.lock().expect("the lock is not poisoned")
     }
 
-    /// Whether a channel is too long to be compared with the patterns of the subscribers. A message
-    /// to it reaches only the subscribers of the channel itself.
+    /// Whether a channel is too long to be compared with the subscribers' patterns. A message to it
+    /// reaches only the subscribers of the channel itself.
     pub fn is_too_long(&self, channel: &[u8]) -> bool {
         let tables = || self.tables.read().expect("the lock is not poisoned");
         !self.is_idle() && tables().patterns.is_too_long(channel)
@@ -259,7 +261,7 @@ impl PubSub {
         count
     }
 
-    /// Sends the messages that `produce` adds to a batch. The subscriptions do not change
+    /// Sends the messages that `produce` adds to a batch. The subscriptions cannot change
     /// meanwhile.
     pub fn collect(&self, inboxes: &[Inbox], produce: impl FnOnce(&mut Batch<'_>)) {
         let tables = self.tables.read().expect("the lock is not poisoned");

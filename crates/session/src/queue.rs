@@ -77,8 +77,8 @@ impl Drop for Transaction {
 }
 
 impl Transaction {
-    /// Queues a command and copies its arguments. Returns false if they do not fit, because the
-    /// offsets have 32 bits, or because there is no memory for them.
+    /// Queues a command and copies its arguments. Returns false if they do not fit, because offsets
+    /// have 32 bits or because memory is short.
     #[must_use = "a command that does not fit is not queued"]
     pub fn push(&mut self, index: SpecIndex, args: Args<'_>) -> bool {
         let first = self.spans.len();
@@ -129,7 +129,7 @@ impl Transaction {
     }
 }
 
-/// Whether offsets of 32 bits reach the end of `more` bytes behind `len` others.
+/// Whether 32-bit offsets can address `more` bytes after `len` others.
 fn has_offsets(len: usize, more: usize) -> bool {
     len.checked_add(more)
         .is_some_and(|end| end <= u32::MAX as usize)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 /// Growth of a Lua state in bytes below which the total is not updated.
 const ACCOUNT_STEP_BYTES: i64 = 4096;
 
-/// Number that the next [`Scripting`] gets.
+/// Number for the next [`Scripting`].
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
@@ -114,8 +114,8 @@ impl Scripting {
         Ok(result)
     }
 
-    /// Frees what removed libraries occupy in this thread's Lua state for functions, and the state
-    /// if no library is left.
+    /// Frees the memory of removed libraries in this thread's Lua state for functions, and the
+    /// whole state if no library is left.
     pub fn free_removed(&self) {
         FUNCTIONS.with(|slot| {
             let Ok(mut slot) = slot.try_borrow_mut() else {

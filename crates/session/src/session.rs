@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use store::Tick;
 use wire::{Args, Protocol};
 
-/// What a snapshot for a replica contains, and in which form.
+/// Contents and format of a snapshot for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotForm {
-    /// Whether hashes whose fields have deadlines are written for Valkey.
+    /// Whether hashes with field deadlines are written in Valkey's format.
     pub is_valkey: bool,
     /// Whether it has the keys.
     pub has_keys: bool,
@@ -39,10 +39,10 @@ impl Default for SnapshotForm {
     }
 }
 
-/// What REPLCONF has announced on a connection.
+/// Facts announced with REPLCONF on a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Announced {
-    /// Address of the replica, if it differs from that of the connection.
+    /// Address of the replica, if it differs from the connection's.
     pub address: Option<String>,
     /// Port on which it listens.
     pub port: u16,
@@ -50,12 +50,12 @@ pub struct Announced {
     pub is_old: bool,
     /// Snapshot that it requests.
     pub form: SnapshotForm,
-    /// Whether it requests nothing behind the snapshot.
+    /// Whether it requests only the snapshot.
     pub is_snapshot_only: bool,
 }
 
-/// Bytes of a watched key beside its name: an element of the session's set, and one of the store's
-/// map with the flag.
+/// Bytes of a watched key in addition to its name: an element of the session's set, and one of the
+/// store's map with the flag.
 const WATCH_BYTES: usize = 160;
 
 /// Replies that the client receives (CLIENT REPLY).
@@ -75,7 +75,7 @@ pub enum ReplyMode {
 /// State for the commands of a primary or of an append-only file.
 #[derive(Debug, Default)]
 pub struct FeedState {
-    /// Whether the present command has run a script, and was not refused before.
+    /// Whether the current command has run a script and was not refused before.
     pub has_run_script: bool,
     /// The first command that could not be executed, and the reason.
     failure: Option<String>,
@@ -106,15 +106,15 @@ pub struct Session {
     pub is_authenticated: bool,
     /// User whose rights the client has.
     pub user: Arc<User>,
-    /// Prefix of keys for which the user's own rules give all rights: the one that the last key had
-    /// which was compared with the patterns.
+    /// Prefix of keys for which the user's own rules give all rights: the prefix of the last key
+    /// that was compared with the patterns.
     prefix: ShortPrefix,
-    /// Number of changes of the users at which `user` was looked up.
+    /// Number of changes to the users when `user` was looked up.
     user_version: u64,
-    /// Number of changes of the users at which the client was found to have all rights; 0 if it was
+    /// Number of changes to the users when the client was found to have all rights; 0 if it was
     /// not.
     free_version: u64,
-    /// Blocking state: what a blocking command does if it finds nothing.
+    /// Blocking state: the behaviour of a blocking command that finds nothing.
     pub blocking_state: BlockingState,
     /// Place among the clients that wait for a long command, if it waits.
     pub ticket: Option<u64>,
@@ -126,7 +126,7 @@ pub struct Session {
     pub is_login_admitted: bool,
     /// Queued commands within MULTI.
     pub transaction: Option<Box<Transaction>>,
-    /// Whether EXEC runs the commands of a transaction, which is no longer in `transaction`.
+    /// Whether EXEC is running the commands of a transaction, which has left `transaction`.
     pub runs_transaction: bool,
     /// Whether a script runs.
     pub runs_script: bool,
@@ -145,28 +145,28 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Options of CLIENT TRACKING while it is on.
     pub tracking: Option<Box<TrackingOptions>>,
-    /// Whether the error that the current command has replied with is that of a command it ran,
-    /// which was counted then.
+    /// Whether the error reply of the current command came from a command it ran, in which case it
+    /// was counted already.
     pub is_error_counted: bool,
     /// Whether the current command has found, after its shards were released and locked again, that
     /// writes are held. It has done nothing then, and runs again later.
     pub is_held_late: bool,
-    /// Index of the argument at which the current command has stopped, because its reply is long
+    /// Index of the argument at which the current command has stopped because its reply is long
     /// enough for one step; `None` if it is complete.
     pub stopped_at: Option<usize>,
     /// Whether monitoring clients were shown the current command before it was held, so that they
     /// are not when it runs again.
     pub is_shown: bool,
-    /// Effects of the commands that the present transaction or script has run.
+    /// Effects of the commands run by the current transaction or script.
     pub effects: Option<Box<Batch>>,
-    /// What REPLCONF has announced, if the client is or may become a replica.
+    /// Facts announced with REPLCONF, if the client is or may become a replica.
     pub announced: Option<Box<Announced>>,
     /// Whether the client is a replica.
     pub is_replica: bool,
     /// State for commands of a primary or of an append-only file, if it executes these. They were
     /// executed before and are not refused.
     pub feed: Option<Box<FeedState>>,
-    /// Fieldsets of HIMPORT, if the client has prepared any.
+    /// Fieldsets prepared for HIMPORT, if any.
     pub fieldsets: Option<Box<Fieldsets>>,
     /// Record of the client that other workers can read.
     pub info: Arc<ClientInfo>,
@@ -179,8 +179,8 @@ impl Default for Session {
 }
 
 impl Session {
-    /// Creates the state of a feed's commands, which are counted among those of a worker. They are
-    /// not counted if there is none with this index.
+    /// Creates the state for a feed's commands, which count towards a worker's commands. They are
+    /// not counted if no worker has this index.
     pub fn of_feed(worker: usize) -> Session {
         Session {
             feed: Some(Box::default()),
@@ -194,8 +194,9 @@ impl Session {
         self.feed.is_some()
     }
 
-    /// Records the reply to a command of a feed, which is no error if it had the effect that it had
-    /// where it was executed first. A script that fails has had its effects before, here as there.
+    /// Records the reply to a command of a feed. An error is not reported if the command had the
+    /// same effect where it was first executed: a script that fails has had its effects before
+    /// that, here as there.
     pub fn note_feed_reply(&mut self, name: &str, reply: &[u8]) {
         let Some(feed) = &mut self.feed else { return };
         let has_run_script = std::mem::take(&mut feed.has_run_script);
@@ -271,15 +272,15 @@ impl Session {
         self.free_version == acl.version()
     }
 
-    /// Whether the client has authenticated and `user` is valid.
+    /// Whether the client has authenticated and `user` is up to date.
     #[inline]
     pub fn has_current_user(&self, acl: &Acl) -> bool {
         self.is_authenticated && self.user_version == acl.version()
     }
 
-    /// Whether the rules of the user, which is valid, allow a command for a reason that is found at
-    /// once. The command must not be a container of others. If the result is false, the command may
-    /// be allowed nevertheless.
+    /// Whether the rules of the user, which must be up to date, allow a command for a reason that
+    /// is quick to find. The command must not be a container. If the result is false, the command
+    /// may still be allowed.
     #[inline(always)]
     pub fn is_allowed_at_once(&mut self, index: SpecIndex, args: &Args<'_>) -> bool {
         match self.user.root().outlook(index) {
@@ -305,8 +306,8 @@ impl Session {
         key.is_some_and(|key| rules.allows_key(key, READ | WRITE))
     }
 
-    /// Looks the user up again if the users have changed. A user that was removed has no rights.
-    /// The commands of a feed have all rights, because those of their users were checked before.
+    /// Looks up the user again if the users have changed. A user that was removed has no rights.
+    /// The commands of a feed have all rights, because their users' rights were checked before.
     pub fn refresh(&mut self, acl: &Acl) {
         if self.is_of_feed() {
             self.free_version = acl.version();
@@ -333,8 +334,8 @@ impl Session {
         self.prefix = ShortPrefix::NONE;
     }
 
-    /// Gives the client the rights of the default user, for which it must authenticate if that has
-    /// a password.
+    /// Gives the client the rights of the default user. If that user has a password, the client
+    /// must authenticate.
     pub fn log_out(&mut self, acl: &Acl) {
         if let (Some(user), _) = acl.find(DEFAULT) {
             self.log_in(user);
@@ -399,8 +400,8 @@ impl Session {
         self.subscriptions.is_none()
     }
 
-    /// Updates the counts of subscriptions that other workers read, and frees the subscriptions if
-    /// none is left.
+    /// Updates the subscription counts that other workers read, and frees the subscriptions if none
+    /// is left.
     pub fn update_subscription_counts(&mut self) {
         let count = |space| self.subscription_len(space) as u32;
         self.info.channels.store(count(Space::Channel), Relaxed);
@@ -473,7 +474,7 @@ impl Session {
         }
     }
 
-    /// Returns the blocked command, if there is one.
+    /// Returns the blocked command, if any.
     pub fn waiter(&self) -> Option<&Arc<Waiter>> {
         match &self.blocking_state {
             BlockingState::Blocked(waiter) => Some(waiter),

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::Args;
 
-/// Maximum number of arguments kept of one command. If there are more, the last one says how many
-/// were dropped.
+/// Maximum number of arguments kept per command. If there are more, the last one says how many were
+/// dropped.
 const ARGS_MAX: usize = 32;
 /// Maximum number of bytes kept of one argument.
 const ARG_BYTES_MAX: usize = 128;
@@ -114,7 +114,7 @@ fn is_secret(command: &str, args: Args<'_>, at: usize) -> bool {
     }
 }
 
-/// Whether the value of a setting is a secret. Settings of Redis that are refused may be, too
+/// Whether a setting's value is a secret. Redis settings that are refused may be secrets, too
 /// (`tls-key-file-pass`).
 fn names_secret(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);

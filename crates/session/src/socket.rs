@@ -23,8 +23,8 @@ pub enum Stream {
     Local(Arc<UnixStream>),
 }
 
-/// Reference to a client's socket, by which other threads see whether the client has disconnected.
-/// It does not keep the socket open.
+/// Reference to a client's socket, by which other threads find out whether the client has
+/// disconnected. It does not keep the socket open.
 #[derive(Clone, Debug)]
 pub enum Presence {
     /// Of a TCP connection.
@@ -34,8 +34,8 @@ pub enum Presence {
 }
 
 impl Presence {
-    /// Whether the socket is open and its peer has not closed the connection, as far as the system
-    /// has been notified of it. It costs one system call.
+    /// Whether the socket is open and the peer has not closed the connection, as far as the
+    /// operating system knows. Costs one system call.
     pub fn is_connected(&self) -> bool {
         match self {
             Presence::Tcp(socket) => socket.upgrade().is_some_and(|socket| has_peer(&*socket)),
@@ -44,8 +44,8 @@ impl Presence {
     }
 }
 
-/// Whether no end of the input and no error has arrived at a socket. Input before the end may be
-/// unread.
+/// Whether neither the end of the input nor an error has arrived at a socket. Input before the end
+/// may still be unread.
 fn has_peer(socket: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
@@ -113,7 +113,7 @@ impl Source for Stream {
     }
 }
 
-/// Address of a client, or of the socket that it has connected to.
+/// Address of a client, or of the socket that it connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// Address of a TCP connection.
@@ -214,7 +214,7 @@ pub const NOT_A_SOCKET: &str = "the file exists and is not a socket";
 
 impl LocalListener {
     /// Listens at a path. The file gets these permissions before the first connection is possible;
-    /// 0 keeps those of the process. A file that another process has left is replaced.
+    /// 0 keeps the process's defaults. A file left behind by another process is replaced.
     ///
     /// # Errors
     /// The path is too long or cannot be created, another process listens there, or the file is
@@ -232,7 +232,7 @@ impl LocalListener {
         Ok(LocalListener::new(socket, path, inode))
     }
 
-    /// Continues to listen on a socket of the process before this one, whose file has this number.
+    /// Continues to listen on a socket of the previous process, whose file has this inode number.
     ///
     /// # Errors
     /// An error of the operating system.
@@ -274,7 +274,7 @@ impl LocalListener {
     }
 }
 
-/// Returns the number of the file at a path if it is a socket.
+/// Returns the inode number of the file at a path if it is a socket.
 pub fn socket_inode(path: &Path) -> Option<u64> {
     let file = fs::symlink_metadata(path).ok()?;
     file.file_type().is_socket().then(|| file.ino())

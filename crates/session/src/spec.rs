@@ -25,22 +25,22 @@ pub type SpecIndex = u16;
 pub enum Keys {
     /// No keys. The command concerns the server or the session.
     None,
-    /// No named keys, but the command reads or changes the whole keyspace. Therefore it locks all
+    /// No named keys, but the command reads or changes the whole keyspace and therefore locks all
     /// shards.
     Whole,
-    /// The argument after the first one, if the first one is one of these words (DEBUG).
+    /// The argument after the first one, if the first is one of these words (DEBUG).
     After(&'static [&'static str]),
     /// Every `step`-th argument from index `first` to index `last`, in the order `first`, `last`,
     /// `step` of the COMMAND reply. A negative `last` counts from the end.
     Range(i16, i16, i16),
     /// The argument at this index is the number of keys that follow it.
     Counted(i16),
-    /// As `Counted`, for a script: it may access further keys.
+    /// Like `Counted`, but for a script, which may access further keys.
     Script(i16),
-    /// The first argument, and further keys. The argument at this index is the number of the
-    /// further keys (ZUNIONSTORE).
+    /// The first argument and further keys, whose number is the argument at this index
+    /// (ZUNIONSTORE).
     FirstAndCounted(i16),
-    /// As `Counted`, but the keys are every n-th argument after the number. The second value is n
+    /// Like `Counted`, but the keys are every n-th argument after the number. The second value is n
     /// (MSETEX).
     CountedStep(i16, i16),
     /// The first half of the arguments after STREAMS, which is searched from this index on (XREAD).
@@ -51,7 +51,7 @@ pub enum Keys {
     /// The first argument and those after STORE and STOREDIST, which may follow from this index on
     /// (GEORADIUS).
     FirstAndStored(i16),
-    /// No keys among the arguments, but those of the queued commands and the watched keys (EXEC).
+    /// The keys of the queued commands and the watched keys, none of which are arguments (EXEC).
     Queued,
     /// No keys among the arguments, but the watched keys (UNWATCH, DISCARD, RESET).
     Watched,
@@ -139,7 +139,7 @@ impl Keys {
     }
 }
 
-/// Returns first index, last index and step of keys whose number is the argument at `at`.
+/// Returns the first index, last index and step of keys whose number is the argument at `at`.
 fn counted(args: Args<'_>, at: i16, step: i16) -> (i64, i64, i64) {
     let count = args
         .get(at as usize)
@@ -177,7 +177,7 @@ pub mod flag {
     pub const NO_MULTI: u32 = 1 << 10;
     /// May block.
     pub const BLOCKING: u32 = 1 << 11;
-    /// Runs at once even within MULTI (EXEC, DISCARD, MULTI, WATCH, QUIT, RESET).
+    /// Runs immediately even within MULTI (EXEC, DISCARD, MULTI, WATCH, QUIT, RESET).
     pub const NO_QUEUE: u32 = 1 << 12;
     /// Allowed for a subscribed RESP2 client.
     pub const SUBSCRIBER: u32 = 1 << 13;
@@ -200,12 +200,12 @@ pub mod flag {
     /// Sends its reply even if CLIENT REPLY has disabled replies, because it is a message to a
     /// subscriber.
     pub const PUSHES: u32 = 1 << 26;
-    /// Makes the server keep memory for the client until it ends: refused when memory is full and
-    /// the clients together hold more than their part of it.
+    /// Makes the server keep memory for the client for as long as it is connected. Refused when
+    /// memory is full and the clients together hold more than their share of it.
     pub const KEEPS: u32 = 1 << 28;
 
-    /// Takes a time that neither its arguments nor its reply bound: it copies or hashes a stored
-    /// value, or concerns all subscribers, watched keys or subscriptions.
+    /// Takes an amount of time that is bounded neither by its arguments nor by its reply: it copies
+    /// or hashes a stored value, or concerns all subscribers, watched keys or subscriptions.
     pub const UNBOUNDED: u32 = 1 << 29;
     /// Not shown by MONITOR before it runs: it has passwords, or shows itself later (EXEC).
     pub const SKIP_MONITOR: u32 = 1 << 30;
@@ -278,7 +278,7 @@ impl<R> Spec<R> {
         is_accepted(self.arity, count)
     }
 
-    /// Index of the first key among the arguments, if it does not depend on them.
+    /// Index of the first key, if it does not depend on the arguments.
     pub fn first_key(&self) -> Option<usize> {
         match self.keys {
             Keys::Range(first, _, _) => Some(first as usize),
@@ -345,7 +345,7 @@ pub struct Chosen<R: 'static> {
     pub index: SpecIndex,
     /// The subcommand and its index, if the command is a container and has it.
     pub subcommand: Option<(SpecIndex, &'static Subcommand)>,
-    /// Whether the command is a container and has no such subcommand.
+    /// Whether the command is a container without such a subcommand.
     pub is_unknown: bool,
 }
 
@@ -364,7 +364,7 @@ impl<R> Chosen<R> {
         (!self.is_unknown).then_some(index)
     }
 
-    /// Returns the flags of the subcommand, or of the command if it has none.
+    /// Returns the flags of the subcommand or, without one, of the command.
     pub fn flags(&self) -> u32 {
         self.subcommand
             .map_or(self.spec.flags, |(_, subcommand)| subcommand.flags)
@@ -395,7 +395,7 @@ impl<R> Chosen<R> {
 /// after all commands.
 pub struct Table<R: 'static> {
     specs: Vec<&'static Spec<R>>,
-    /// Name by which clients call each command; empty if they cannot.
+    /// Name by which clients call each command; empty if they cannot call it.
     names: Vec<String>,
     slots: Vec<NameSlot>,
     /// Commands by the names of their specifications.
@@ -410,14 +410,14 @@ const SLOTS: usize = 2048;
 /// Number of bytes of a name that are compared as one number.
 const WORD_BYTES: usize = 8;
 
-/// Slot of the lookup table. A name is compared by one instruction if it has up to
-/// [`WORD_BYTES`] bytes, as most have.
+/// Slot of the lookup table. A name of up to [`WORD_BYTES`] bytes, which most names are, is
+/// compared with one instruction.
 #[derive(Clone, Copy)]
 struct NameSlot {
     /// First bytes of the name in lower case, the first one in the lowest bits.
     word: u64,
-    /// Bit 0x20 of each of these bytes that is a letter. Setting it in another word makes the
-    /// letters lower-case and leaves the other bytes as they are.
+    /// Bit 0x20 of each of these bytes that is a letter. Setting these bits in another word makes
+    /// its letters lower-case and leaves the other bytes unchanged.
     letters: u64,
     len: u32,
     /// Index of the command; [`SpecIndex::MAX`] if the slot is empty.
@@ -480,7 +480,7 @@ impl<R> Table<R> {
     /// statistics keep the name of the specification.
     ///
     /// # Errors
-    /// No command has the name, or another one has the new name.
+    /// No command has the name, or another command already has the new name.
     pub fn rename(&mut self, name: &str, new: &str) -> Result<(), String> {
         let found = self.lookup(name.as_bytes());
         let index = found.ok_or_else(|| "no command has this name".to_owned())?;
@@ -517,15 +517,15 @@ impl<R> Table<R> {
         }
     }
 
-    /// Returns the index of the command whose specification has this name, which `rename-command`
-    /// does not change. Case is ignored.
+    /// Returns the index of the command whose specification has this name, regardless of
+    /// `rename-command`. Case is ignored.
     pub fn lookup_own(&self, name: &[u8]) -> Option<SpecIndex> {
         let name = name.to_ascii_lowercase();
         let name = std::str::from_utf8(&name).ok()?;
         self.own_names.get(name).copied()
     }
 
-    /// Whether a long name ends as that of a command does. Case is ignored.
+    /// Whether a long name ends like a command's name. Case is ignored.
     #[inline(never)]
     fn has_tail(&self, index: SpecIndex, name: &[u8]) -> bool {
         let own = &self.names[index as usize].as_bytes()[WORD_BYTES..];
@@ -562,7 +562,7 @@ impl<R> Table<R> {
         }
     }
 
-    /// Returns the flags of a call of this command: those of its subcommand, if it has one.
+    /// Returns the flags for a call of this command: its subcommand's flags, if it has one.
     #[inline]
     pub fn flags_of(&self, spec: &Spec<R>, args: Args<'_>) -> u32 {
         if !spec.has(flag::CONTAINER) {
@@ -598,8 +598,8 @@ impl<R> Table<R> {
         None
     }
 
-    /// Name of the command or subcommand with this index; `NULL` if there is none, as CLIENT LIST
-    /// shows it.
+    /// Returns the name of the command or subcommand with this index; `NULL` if there is none, as
+    /// in CLIENT LIST.
     pub fn name(&self, index: SpecIndex) -> &'static str {
         let index = index as usize;
         match self.specs.get(index) {
@@ -662,7 +662,7 @@ fn word_of(name: &[u8]) -> u64 {
 }
 
 /// Hashes the first bytes of a name, its last byte and its length. Setting bit 0x20 makes letters
-/// lower-case; that it changes other bytes, too, is harmless, because the names are compared.
+/// lower-case. It also changes other bytes, which is harmless because the names are compared.
 #[inline]
 fn slot_of(word: u64, name: &[u8]) -> usize {
     let tail = name.last().map_or(0, |byte| u64::from(byte | 0x20));

@@ -1,5 +1,5 @@
-//! Counters. Each worker has a set of its own, so that no two workers write to the same cache line;
-//! readers sum them.
+//! Counters. Each worker has its own set, so that no two workers write to the same cache line;
+//! readers add them up.
 
 mod prefixes;
 
@@ -53,7 +53,7 @@ pub struct Counts {
     pub cas_hits: AtomicU64,
     /// Number of storage commands with a cas number for missing keys.
     pub cas_misses: AtomicU64,
-    /// Number of storage commands whose cas number was not the item's.
+    /// Number of storage commands whose CAS number was not the item's.
     pub cas_badval: AtomicU64,
     /// Number of stored values.
     pub stored: AtomicU64,
@@ -177,8 +177,8 @@ pub struct Stats {
     rates: Mutex<Rates>,
 }
 
-/// Maximum number of error codes that are counted separately. Later codes count only in the total,
-/// as in Redis.
+/// Maximum number of error codes counted separately. Later codes count only towards the total, as
+/// in Redis.
 const ERROR_CODES_MAX: usize = 128;
 /// Number of samples that a rate is averaged over. A sample is taken every 100 ms.
 const RATE_SAMPLES: usize = 16;
@@ -241,7 +241,7 @@ impl Stats {
         self.prefixes.reset();
     }
 
-    /// Records the memory in use if it is the highest so far.
+    /// Records the memory in use if it is a new peak.
     pub fn note_peak(&self, bytes: u64, now_seconds: u64) {
         if bytes > self.peak_bytes.fetch_max(bytes, Relaxed) {
             self.peak_seconds.store(now_seconds, Relaxed);

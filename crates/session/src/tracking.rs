@@ -1,10 +1,10 @@
 //! Clients that cache keys (CLIENT TRACKING): their registry, and the delivery of invalidations.
 //!
-//! The store records which keys a client has read and queues an invalidation when such a key is
+//! The store records which keys a client has read, and queues an invalidation when such a key is
 //! changed, expires or is evicted (`store::Invalidation`). [`TrackingClients::send`] groups queued
 //! invalidations by receiver, so that a client gets one message with all keys. A message takes the
-//! same path as a publication: through the inbox of the receiver's worker, after the replies that
-//! were written before the change.
+//! same path as a publication: through the inbox of the receiver's worker, after the replies
+//! written before the change.
 
 use crate::clients::{ClientInfo, Clients, flag};
 use crate::inbox::Inbox;
@@ -32,7 +32,7 @@ pub enum Mode {
     OptIn,
     /// The keys that it has read, except with a command after CLIENT CACHING NO.
     OptOut,
-    /// All keys that begin with one of its prefixes, whether it has read them or not (BCAST).
+    /// All keys that begin with one of its prefixes, even if the client has not read them (BCAST).
     Broadcast,
 }
 
@@ -45,8 +45,8 @@ pub struct TrackingOptions {
     pub is_noloop: bool,
     /// Id of the client that receives the invalidations; 0 means the client itself.
     pub redirect: u64,
-    /// Prefixes of [`Mode::Broadcast`] in ascending order, of which none begins with another one;
-    /// the empty one includes all keys. There are at most [`PREFIXES_MAX`].
+    /// Prefixes of [`Mode::Broadcast`] in ascending order. None begins with another one; an empty
+    /// prefix includes all keys. There are at most [`PREFIXES_MAX`].
     pub prefixes: Vec<Vec<u8>>,
     /// Last CLIENT CACHING, until the end of the next command or transaction.
     pub caching: Option<bool>,
@@ -77,9 +77,9 @@ impl TrackingOptions {
     }
 }
 
-/// Whether a key begins with one of these prefixes, which are in ascending order and of which none
-/// begins with another one. Then only the greatest one that is not greater than the key can be a
-/// prefix of it: one between the two would begin with the same bytes.
+/// Whether a key begins with one of these prefixes, which are in ascending order and none of which
+/// begins with another one. Only the greatest prefix that is not greater than the key can match:
+/// any prefix between the two would begin with the same bytes.
 fn has_prefix(prefixes: &[Vec<u8>], key: &[u8]) -> bool {
     let end = prefixes.partition_point(|prefix| prefix.as_slice() <= key);
     prefixes[..end]
@@ -167,8 +167,8 @@ impl TrackingClients {
         apply(state);
     }
 
-    /// Sends invalidations to the clients that cache their keys. `writer` is the client whose
-    /// command caused them, or 0.
+    /// Sends invalidations to the clients that cache the keys. `writer` is the client whose command
+    /// caused them, or 0.
     pub fn send(
         &self,
         inboxes: &[Inbox],
@@ -219,8 +219,8 @@ impl TrackingClients {
     }
 }
 
-/// Sends an array of keys, or the request to drop all, to a client or to the one that it redirects
-/// to.
+/// Sends an array of keys, or the request to drop all keys, to a client or to the client that it
+/// redirects to.
 fn deliver(inboxes: &[Inbox], clients: &Clients, receiver: &Receiver, keys: Option<Arc<[u8]>>) {
     let info = &receiver.info;
     let is_redirected = receiver.options.redirect != 0;
@@ -252,7 +252,7 @@ fn report_broken(inboxes: &[Inbox], receiver: &Receiver) {
 }
 
 /// Adds a message to the inbox of the receiver's worker. A receiver whose message does not fit is
-/// disconnected, so that it drops its cache.
+/// disconnected, which makes it drop its cache.
 fn push(inboxes: &[Inbox], to: Subscriber, message: Message) {
     if let Some(inbox) = inboxes.get(to.worker)
         && !inbox.push(to.worker, message)

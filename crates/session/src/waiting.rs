@@ -13,7 +13,7 @@ use wire::Protocol;
 /// State of a session with regard to blocking commands.
 #[derive(Clone, Debug, Default)]
 pub enum BlockingState {
-    /// Blocking commands reply at once: within EXEC, or in a session without a connection.
+    /// Blocking commands reply immediately: within EXEC, or in a session without a connection.
     #[default]
     MustReply,
     /// A blocking command that finds nothing blocks the client.
@@ -31,8 +31,8 @@ pub enum BlockingState {
 /// Value of the moments of a [`Waiter`] that are not set.
 pub const NEVER: u64 = u64::MAX;
 
-/// Bytes of a key that a command waits for, beside its name: the key's copy here, and the queue in
-/// its shard.
+/// Bytes of an awaited key in addition to its name: the copy of the key here, and the queue in its
+/// shard.
 const QUEUED_KEY_BYTES: usize = 128;
 
 /// A blocked command.
@@ -58,18 +58,18 @@ pub struct Waiter {
     pub shards: Vec<usize>,
     /// End of the wait; `None` if it has no timeout.
     pub deadline: Option<Moment>,
-    /// Moment at which the command runs again although no key was written, because something that
-    /// it waits for is due then. [`NEVER`] if there is none.
+    /// Moment at which the command runs again even if no key was written, because something that it
+    /// waits for is due then; [`NEVER`] if there is no such moment.
     pub retry_at: AtomicU64,
     /// Moment for which the worker of the client has set its timer, or [`NEVER`]. Only that worker
     /// uses it.
     pub timer: AtomicU64,
-    /// Time in nanoseconds that the command has taken so far, without the wait.
+    /// Time in nanoseconds that the command has taken so far, not counting the wait.
     pub own_nanos: AtomicU64,
 }
 
 impl Waiter {
-    /// Returns the earliest moment at which the client's worker has to act.
+    /// Returns the earliest moment at which the client's worker must act.
     pub fn next_moment(&self) -> Option<Moment> {
         let retry = Some(self.retry_at.load(Relaxed)).filter(|at| *at != NEVER);
         let moments = [retry.map(Moment), self.deadline];
@@ -138,7 +138,7 @@ impl Blocking {
     }
 
     /// Whether the registry still contains this blocked command. It does not if the command was
-    /// served or its client has blocked on another one since.
+    /// served, or if its client has since blocked on another one.
     pub fn holds(&self, waiter: &Arc<Waiter>) -> bool {
         let all = self.all();
         all.get(&waiter.info.id)
@@ -146,7 +146,7 @@ impl Blocking {
     }
 
     /// Removes a blocked command from the registry and from the queues of all its keys. The caller
-    /// has locked its shards.
+    /// must have locked its shards.
     pub fn withdraw(&self, space: &Keyspace, view: &mut View<'_>, waiter: &Waiter) {
         self.all().remove(&waiter.info.id);
         for bytes in &waiter.keys {

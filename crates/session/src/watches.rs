@@ -1,15 +1,14 @@
-//! Watched keys of many at once that a client no longer watches: after EXEC, UNWATCH, or the end of
-//! its connection. Removing 100,000 of them takes tens of milliseconds, so that a
-//! worker does it in steps.
+//! Large sets of keys that a client no longer watches: after EXEC, UNWATCH, or the end of its
+//! connection. Removing 100,000 of them takes tens of milliseconds, so a worker does it in steps.
 //!
-//! Until then the keys set a flag that no session uses any more.
+//! Until then, the keys set a flag that no session uses any longer.
 
 use std::collections::{BTreeSet, VecDeque, btree_set};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use store::{Keyspace, Tick};
 
-/// Number of watched keys up to which a session removes them itself.
+/// Maximum number of watched keys that a session removes itself.
 pub const AT_ONCE_MAX: usize = 256;
 /// Number of keys removed per step.
 const STEP_KEYS: usize = 256;
@@ -17,12 +16,12 @@ const STEP_KEYS: usize = 256;
 /// Keys of one session.
 struct Forgotten {
     keys: btree_set::IntoIter<(u8, Vec<u8>)>,
-    /// A key whose shard was locked.
+    /// Next key, whose shard another thread had locked.
     next: Option<(u8, Vec<u8>)>,
     is_dirty: Arc<AtomicBool>,
 }
 
-/// Watched keys that are to be removed from the keyspace.
+/// Watched keys waiting to be removed from the keyspace.
 #[derive(Default)]
 pub struct Watches {
     queue: Mutex<VecDeque<Forgotten>>,
@@ -42,7 +41,7 @@ impl Watches {
         self.count.store(queue.len(), Relaxed);
     }
 
-    /// Whether no keys are to be removed.
+    /// Whether no keys are waiting to be removed.
     pub fn is_empty(&self) -> bool {
         self.count.load(Relaxed) == 0
     }

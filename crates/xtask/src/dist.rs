@@ -9,9 +9,9 @@
 //! | `mayfly-VERSION.cdx.json` | bill of materials (`materials.rs`) |
 //! | `SHA256SUMS` | checksums of the files above |
 //!
-//! The formats are written by the system's own programs (`tar`, `gzip`, `dpkg-deb`, `objcopy`).
-//! No date but that of the commit enters the packages, so that the same program gives the same
-//! bytes. `SOURCE_DATE_EPOCH` replaces it.
+//! The formats are written by the system's own programs (`tar`, `gzip`, `dpkg-deb`, `objcopy`). The
+//! only date in the packages is the commit's, so that the same program always gives the same bytes.
+//! `SOURCE_DATE_EPOCH` replaces it.
 
 mod archive;
 mod deb;
@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-/// What all packages of one release share.
+/// Data shared by all packages of one release.
 struct Release {
     /// Root of the repository.
     root: PathBuf,
@@ -106,7 +106,7 @@ impl Parts {
     }
 }
 
-/// Makes all packages. Returns their paths.
+/// Makes all packages and returns their paths.
 pub fn run(root: &Path, words: &[String]) -> Result<Vec<PathBuf>> {
     let options = Options::parse(root, words)?;
     tools::require()?;
@@ -164,8 +164,8 @@ impl Release {
         })
     }
 
-    /// Builds the program. The paths of this machine are removed from it, so that backtraces show
-    /// those of the sources and two machines build the same program.
+    /// Builds the program. This machine's paths are removed from it, so that backtraces show the
+    /// paths of the sources and two machines build the same program.
     fn build(&self, profile: &str) -> Result<PathBuf> {
         let cargo_home = match std::env::var("CARGO_HOME") {
             Ok(folder) => folder,
@@ -200,7 +200,7 @@ impl Release {
         Ok(target.join(folder).join("mayfly"))
     }
 
-    /// Separates the program from its debug information, and collects what accompanies it.
+    /// Separates the program from its debug information, and collects the files that accompany it.
     fn parts(&self, built: &Path, work: &Stage) -> Result<Parts> {
         let materials = materials::collect(self)?;
         let parts = Parts {

@@ -1,9 +1,9 @@
 //! Rust source without a parser: the text with comments and literals blanked out, functions with
 //! their lines, and the lines that are test code.
 //!
-//! It recognises tokens and brackets, not grammar, which is enough for every check of `tidy`. No
-//! function here returns an error. Source that is misread causes at worst a wrong finding, which a
-//! person then judges.
+//! It recognises tokens and brackets but no grammar, which is enough for every check of `tidy`. No
+//! function here returns an error. Misread source causes at worst a wrong finding, which a person
+//! then judges.
 
 /// One Rust file, prepared for checks.
 pub struct Source {
@@ -64,8 +64,8 @@ impl Source {
         uses.map(|(line, path, ..)| (line, path)).collect()
     }
 
-    /// Returns what [`Source::uses`] returns, with the name that each path gets and whether it is a
-    /// re-export (`pub use`, also `pub(crate) use`).
+    /// Returns the results of [`Source::uses`], with the name that each path gets and whether it is
+    /// a re-export (`pub use`, also `pub(crate) use`).
     pub fn renamed_uses(&self) -> Vec<(usize, String, String, bool)> {
         let mut found = vec![];
         for (at, word) in words(&self.code) {

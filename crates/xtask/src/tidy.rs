@@ -1,5 +1,5 @@
-//! Rules that a machine can check. Each check is one file. A finding states the place, what was
-//! found, what is expected, and the reason.
+//! Rules that a machine can check. Each check is one file. A finding states where the violation is,
+//! what was found, what is expected, and why.
 
 mod arrows;
 mod calls;
@@ -41,7 +41,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Result of a run of all checks.
+/// Result of running all checks.
 pub struct Report {
     /// Violations: any of them fails the run.
     pub findings: Vec<Finding>,
@@ -158,8 +158,8 @@ impl Repository {
     }
 }
 
-/// Returns the folder of the files of a module's children: `a/b/` for `a/b.rs`, and `a/` for
-/// `a/lib.rs`, `a/main.rs` and `a/mod.rs`.
+/// Returns the folder of a module's child files: `a/b/` for `a/b.rs`, and `a/` for `a/lib.rs`,
+/// `a/main.rs` and `a/mod.rs`.
 fn module_folder(path: &str) -> String {
     let stem = path.strip_suffix(".rs").unwrap_or(path);
     for root in ["mod", "lib", "main"] {

@@ -18,8 +18,8 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// Creates a cloud of points in any order. If there are more than 2,000, evenly chosen ones are
-    /// drawn.
+    /// Creates a cloud of points in any order. If there are more than 2,000, an evenly spaced
+    /// selection is drawn.
     pub fn new(name: &str, points: Vec<(f64, f64)>) -> Cloud {
         Cloud {
             name: name.into(),

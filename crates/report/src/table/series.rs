@@ -154,8 +154,8 @@ impl Table {
         Plot::boxes(title, axis, boxes.collect())
     }
 
-    /// Returns a table with a row for each text of the key columns and a column for each text of
-    /// the `across` column. Its cells are those of the value column.
+    /// Returns a table with one row for each text of the key columns and one column for each text
+    /// of the `across` column. Its cells come from the value column.
     #[must_use]
     pub fn pivot(&self, keys: &[&str], across: &str, value: &str) -> Table {
         let (across_at, value_at) = (self.place(across), self.place(value));

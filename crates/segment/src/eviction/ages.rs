@@ -51,7 +51,7 @@ impl Ages {
         self.after(self.queues[age as usize].first)
     }
 
-    /// Returns `first` and the segments behind it in its queue.
+    /// Returns `first` and the segments after it in its queue.
     pub(super) fn after(&self, first: SegmentId) -> impl Iterator<Item = SegmentId> + '_ {
         let some = |id: SegmentId| id.is_some().then_some(id);
         std::iter::successors(some(first), move |id| some(self.links[id.0 as usize].after))

@@ -19,7 +19,7 @@ const MERGE_WRITER: u16 = u16::MAX;
 
 impl<C: Objects> Evictor<'_, C> {
     /// Begins to remove the first expired segment. Only the heads of the TTL buckets are checked,
-    /// because no segment behind a head expires earlier.
+    /// because no segment after a head expires earlier.
     pub(crate) fn begin_expiry(&self, now: Tick) -> Option<Job> {
         if now.0 <= self.storage.directory().next_due() {
             return None;

@@ -17,7 +17,7 @@ pub(super) struct Candidates<'a> {
     pub(super) merged: u8,
 }
 
-/// Amount of objects that a merge keeps from its sources, and the measure by which it chooses them.
+/// Amount of objects that a merge keeps from its sources, and the measure that selects them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keep {
     /// All objects, because they fit into one segment.

@@ -3,8 +3,8 @@
 //!
 //! A merge as in the source takes consecutive segments of one TTL bucket. If there are many
 //! different TTLs with few objects each, no bucket has two segments, and evicting one would lose
-//! objects although most of the memory is unused. Therefore segments with similar deadlines whose
-//! live objects fit into one segment are first merged into one. It gets the earliest of the
+//! objects although most of the memory is unused. Segments with similar deadlines whose live
+//! objects fit into one segment are therefore merged into one first. It gets the earliest of the
 //! deadlines, which shortens the remaining TTL of the other objects, within bounds.
 
 use super::choice::{Candidates, Keep, MergeChoice};

@@ -2,10 +2,10 @@
 //! tried, the default `rent` misses less; `docs/lab/segment.md` has the comparison.
 //!
 //! # Idea
-//! A segment is a group of objects that were written one after the other. A learner outside the
-//! engine predicts the utility of such groups from their features ([`policy::groups`]), and from
-//! time to time passes a ranking to the engine, the least useful first. The engine merges the least
-//! useful segment with its neighbours in the list: their best objects stay, in one segment.
+//! A segment is a group of objects written one after the other. A learner outside of the engine
+//! predicts the utility of such groups from their features ([`policy::groups`]), and from time to
+//! time passes a ranking to the engine, the least useful first. The engine merges the least useful
+//! segment with its neighbours in the list: their best objects stay, in one segment.
 //!
 //! # Source
 //! J. Yang, Z. Mao, Y. Yue, K. V. Rashmi, *GL-Cache: Group-level learning for efficient and
@@ -25,15 +25,15 @@
 //! # Departures
 //! - Until there is a ranking, and whenever evictions outrun it, segments are evicted as by `rent`:
 //!   by age, the order that the source calls FIFO, with the engine's own choice of what stays.
-//! - A ranking names twice as many segments as it is meant for. So eviction goes on while the next
-//!   one is made.
+//! - A ranking names twice as many segments as it is meant for, so that eviction can continue while
+//!   the next one is being made.
 //! - Requests are counted as the engine counts them: once a second for each object.
-//! - Evictions by a policy reset the counts of hits when they read them. After a change from one of
-//!   these, a segment's hits are those since.
-//! - An object's last access is that of its line of the table, which up to seven objects share: the
-//!   neighbours of a popular object look as recent as it does. An object that was never requested
-//!   is as old as its segment.
-//! - A segment without a neighbour to be merged with is evicted whole.
+//! - Evictions by a policy reset the hit counts when they read them. After a change from one of
+//!   these, a segment's hits count from then on.
+//! - An object's last access is that of its line of the table, which up to seven objects share, so
+//!   the neighbours of a popular object look as recent as it does. An object that was never
+//!   requested is as old as its segment.
+//! - A segment without a neighbour to merge with is evicted whole.
 //! - The target of a merge has the mean features of its sources, as in the source, with counts
 //!   rounded down.
 
@@ -47,7 +47,7 @@ use policy::Tick;
 use policy::groups::{Extent, Features};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Maximum number of random segments that are tried to find one that can be sampled.
+/// Maximum number of random segments tried to find one that can be sampled.
 const DRAWS: u64 = 16;
 /// Minimum number of segments for sampling, because a segment cannot be evicted while it is
 /// sampled.
@@ -60,8 +60,8 @@ struct HeldSegment<'c, C: Objects> {
 }
 
 impl<C: Objects> Evictor<'_, C> {
-    /// Begins to evict the first segment of the ranking. Names of segments that were freed
-    /// meanwhile are skipped, only a few per call, because after a flush that may be all names.
+    /// Begins to evict the first segment of the ranking. Names of segments freed meanwhile are
+    /// skipped, only a few per call, because after a flush this may be all names.
     pub(super) fn begin_least_useful(
         &self,
         directory: &mut LockedDirectory<'_, Plan>,
@@ -126,7 +126,7 @@ impl<C: Objects> Evictor<'_, C> {
     }
 
     /// Returns true if a segment appears to be sealed, unexpired and not empty. It is called
-    /// without the lock, so that the result must be checked again.
+    /// without the lock, so the result must be checked again.
     fn could_leave(&self, id: SegmentId, now: Tick) -> bool {
         let header = self.storage.heap().header(id);
         header.is_sealed() && header.live().0 > 0 && now <= self.storage.heap().deadline(id)
@@ -175,8 +175,8 @@ impl<C: Objects> Evictor<'_, C> {
         sample.end(objects)
     }
 
-    /// Returns the numbers of segments and writes with which a learner decides when to sample and
-    /// to rank.
+    /// Returns the numbers of segments and writes by which a learner decides when to sample and to
+    /// rank.
     pub(crate) fn extent(&self) -> Extent {
         // The table's segments are included, because computing the exact number would take the
         // lock.
@@ -236,8 +236,8 @@ impl<C: Objects> Evictor<'_, C> {
     }
 }
 
-/// Returns a segment and the segments with which it is merged, oldest first: the segments after it
-/// in its list that can be merged or, if there are too few, the segments before it.
+/// Returns a segment and the segments to merge it with, oldest first: the segments after it in its
+/// list that can be merged or, if there are too few, the segments before it.
 fn neighbours(all: &Candidates<'_>, id: SegmentId) -> Vec<SegmentId> {
     let wanted = usize::from(all.merged);
     let merges = |id: &SegmentId| all.can_merge(*id);
@@ -334,8 +334,8 @@ mod tests {
         assert!(cache.wants_ranking(), "a flush drops the ranking, too");
     }
 
-    /// Regression test: the neighbours that the segment was to be merged with used to be counted as
-    /// evicted, too, though they stayed.
+    /// Regression test: the neighbours that the segment was going to be merged with used to be
+    /// counted as evicted, too, although they stayed.
     #[test]
     fn without_a_free_segment_for_a_merge_one_segment_is_evicted_and_counted() {
         let (cache, _writer) = engine();

@@ -54,7 +54,7 @@ impl Job {
         job
     }
 
-    /// Returns the chosen sources that are not finished, starting with the one that is being read.
+    /// Returns the chosen sources that are not finished, beginning with the one being read.
     pub(super) fn ahead(&self) -> &[SegmentId] {
         let listed = usize::from(self.listed);
         &self.sources[usize::from(self.done).min(listed)..listed]

@@ -25,7 +25,7 @@ pub(crate) struct Ranking {
 #[derive(Debug)]
 pub(crate) struct Learning {
     pub(crate) watch: Watch,
-    /// Current rates. A segment stores the rates of the moment at which it is opened.
+    /// Current rates. A segment stores the rates at the time when it is opened.
     pub(crate) rates: SharedRates,
     pub(super) wants_ranking: AtomicBool,
     /// Number of segments opened so far.

@@ -48,7 +48,7 @@ pub(super) struct Merge {
     pub(super) threshold: f32,
     /// Second in which the merge began; `None` unless objects are kept by their last access.
     began: Option<u64>,
-    /// Second in which the source that is being read was opened.
+    /// Second in which the source being read was opened.
     source_opened: u64,
     /// Whether a kept object loses only the threshold from its frequency, and not all of it.
     pub(super) pays: bool,
@@ -142,9 +142,10 @@ impl Merge {
         self.takes_more && done < SOURCES_MAX
     }
 
-    /// Begins to read a source that was opened in the second `source_opened`. `ahead` are the live
-    /// words of each chosen source that is left, this one first; it is empty for a source that was
-    /// added because all its objects fit. `live` are the live words of this source.
+    /// Begins to read a source that was opened in the second `source_opened`. `ahead` contains the
+    /// live words of each chosen source that is left, beginning with this one; it is empty for a
+    /// source that was added because all its objects fit. `live` is this source's number of live
+    /// words.
     pub(super) fn enter(
         &mut self,
         source_opened: u64,

@@ -1,6 +1,6 @@
 //! Eviction by a replacement policy over segments, each of which is a slot of weight 1.
 //!
-//! The policy receives one hit of a segment per as many counted hits as the segment has live
+//! The policy receives one hit for each time that a segment was hit as often as it has live
 //! objects, because nearly every segment of ten thousand objects is hit all the time.
 
 use crate::storage::SegmentId;

@@ -10,10 +10,10 @@
 //! clock. The price is the merge's threshold, which adapts until the intended share is kept.
 //!
 //! Segments are in two queues over all TTLs, in the order in which they were last filled: young
-//! ones, filled by writers, and old ones, filled by merges. Of the young, N segments become one; of
-//! the old, N become N - 1. The young are merged first when they are more than an eighth of all. So
-//! objects that are requested once are evicted early, as in S3-FIFO, and objects that have survived
-//! a merge are rarely copied.
+//! ones, filled by writers, and old ones, filled by merges. N young segments become one; N old ones
+//! become N - 1. The young are merged first when they are more than an eighth of all. Objects that
+//! are requested only once are thus evicted early, as in S3-FIFO, and objects that have survived a
+//! merge are rarely copied.
 //!
 //! A merge takes those segments of one TTL bucket that have been in the queue longest, wherever
 //! they are in the bucket's list. They contain objects of all kinds, which one price can separate.
@@ -33,8 +33,7 @@ use super::choice::{Candidates, Keep, MergeChoice};
 use super::compact::is_near;
 use crate::storage::{Age, SegmentId};
 
-/// Divisor of the number of all segments. Young segments are merged first if they are more than
-/// this share.
+/// Reciprocal of the share of all segments above which young segments are merged first.
 const YOUNG_PART: u32 = 8;
 
 /// Chooses segments of one bucket, those that have been in the queue longest.
@@ -63,8 +62,8 @@ pub(super) fn choose(all: &Candidates<'_>, ages: &Ages) -> Option<MergeChoice> {
 }
 
 /// Returns up to `merged` segments of one age and bucket, in the order of the bucket's list:
-/// `first` and the segments behind it in the queue that have a similar deadline. If these are too
-/// few, the segments that follow `first` in the bucket's list are returned instead.
+/// `first` and those after it in the queue with a similar deadline. If these are too few, the
+/// segments after `first` in the bucket's list are returned instead.
 fn run_from(all: &Candidates<'_>, ages: &Ages, first: SegmentId, age: Age) -> Vec<SegmentId> {
     let merges = |&id: &SegmentId| ages.of(id) == age && all.can_merge(id);
     if !merges(&first) {

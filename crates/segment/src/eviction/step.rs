@@ -146,7 +146,7 @@ impl<C: Objects> Evictor<'_, C> {
         false
     }
 
-    /// Prepares a merge for reading the job's present source.
+    /// Prepares a merge for reading the job's current source.
     pub(super) fn enter(&self, job: &mut Job) {
         let heap = self.storage.heap();
         let live = |id: &SegmentId| heap.header(*id).live().1;
@@ -158,7 +158,7 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Frees the present source, which is empty now, and continues with the next one. Returns false
+    /// Frees the current source, which is now empty, and continues with the next one. Returns false
     /// if there is none.
     fn next_source(&self, job: &mut Job) -> bool {
         let mut directory = self.storage.directory().lock();

@@ -1,12 +1,12 @@
 //! Watched keys: they measure the utility of sampled segments, for the experimental eviction
 //! `gl-cache`.
 //!
-//! Some keys of a sampled segment are entered into a table. The next request of each adds to the
+//! Some keys of a sampled segment are entered into a table. The next request for each adds to the
 //! segment's utility: one over the time since the sample and the object's size. A key is found by
-//! its hash, wherever its object is by then: still in the segment, moved by a merge, or evicted. So
-//! evicted objects need no ghosts, and merges need report nothing. A key has one entry for each
-//! sample that watches it, which the request removes, so that each object counts once. A key that
-//! is overwritten or deleted before it was requested adds nothing.
+//! its hash, wherever its object is by then: still in the segment, moved by a merge, or evicted.
+//! Evicted objects therefore need no ghosts, and merges need not report anything. A key has one
+//! entry for each sample that watches it. The request removes the entry, so that each object counts
+//! once. A key that is overwritten or deleted before it was requested adds nothing.
 //!
 //! # Cost
 //! Keys are selected by their hash, one in a power of two, so that a megabyte of small objects
@@ -53,12 +53,12 @@ const ENTRIES_MAX: u64 = 1 << 20;
 /// number, if that takes no more than a sixteenth of the memory.
 const ENTRIES_WANTED: u64 = 1 << 12;
 const PART_MAX: u64 = 16;
-/// Number of entries per sample, of which half are used. It is lower if there would be too few
-/// samples.
+/// Number of entries per sample, half of which are used. It is lower if there would be too few
+/// samples otherwise.
 const ENTRIES_PER_SAMPLE: usize = 64;
 const ENTRIES_PER_SAMPLE_MIN: usize = 16;
 const SAMPLES_WANTED: usize = 256;
-/// Minimum memory of an engine with watched keys. With less memory, there is no room for enough
+/// Minimum memory of an engine with watched keys. With less memory there is not enough room for
 /// samples, and none is taken.
 const MEMORY_MIN: u64 = 256 << 10;
 /// Position of the hash bits that select keys. Chains and tags are selected by other bits.
@@ -112,8 +112,8 @@ struct KeyTable {
 /// The watched keys and the samples. [`Watch::prepare`] allocates the memory.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// The mask of all samples: the bits that the masks of all have in common, so that it covers
-    /// each key that any of them watches. All bits are set if there is no sample.
+    /// The mask of all samples: the bits that all masks have in common, so that it covers each key
+    /// that any sample watches. All bits are set if there is no sample.
     mask: AtomicU64,
     flushes: AtomicU32,
     list: OnceLock<KeyTable>,
@@ -322,8 +322,8 @@ impl Watch {
         Some((list, samples))
     }
 
-    /// Begins a sample of a segment with this many objects. `None` if there are as many samples as
-    /// there can be.
+    /// Begins a sample of a segment with this many objects. Returns `None` if there is already the
+    /// maximum number of samples.
     pub(crate) fn begin(
         &self,
         features: Features,
@@ -381,7 +381,7 @@ impl Watch {
             .count()
     }
 
-    /// Ends the samples taken before this time, and passes their features and utilities.
+    /// Ends the samples taken before this time, and passes on their features and utilities.
     pub(crate) fn take(&self, before: Tick, each: &mut dyn FnMut(&Features, f64)) {
         let Some((list, mut samples)) = self.open() else {
             return;

@@ -25,7 +25,7 @@ fn len(count: usize) -> u32 {
     u32::try_from(count).expect("a chunk has at most 2^23 words and a few")
 }
 
-/// Words that are owned, like the content of a box.
+/// Owned words, like the contents of a box.
 #[derive(Debug)]
 pub(crate) struct Cells {
     /// First of `count` words, which this value owns.

@@ -33,7 +33,8 @@ impl Drop for Chain<'_> {
 }
 
 impl<'t> Chain<'t> {
-    /// Creates the guard of the chain that begins with this line. The caller has set the lock bit.
+    /// Creates the guard of the chain that begins with this line. The caller must have set the lock
+    /// bit.
     pub(super) fn locked(
         lines: &'t Lines,
         heap: &'t Heap,
@@ -66,7 +67,7 @@ impl<'t> Chain<'t> {
         })
     }
 
-    /// Returns the slot of the object with the tag of this hash for which `is_it` returns true.
+    /// Returns the slot of the object that has this hash's tag and for which `is_it` returns true.
     #[inline]
     pub(super) fn find(
         &self,
@@ -139,7 +140,7 @@ impl<'t> Chain<'t> {
         true
     }
 
-    /// Adds an object. Returns false if there is no room, and changes nothing then.
+    /// Adds an object. Returns false and changes nothing if there is no room.
     pub(super) fn insert(&mut self, slot: SlotWord) -> bool {
         let mut last = self.first;
         for (number, line) in self.all_lines().enumerate() {
@@ -180,7 +181,7 @@ impl<'t> Chain<'t> {
         self.shorten();
     }
 
-    /// Frees last lines as long as the other lines have room for their objects.
+    /// Frees lines at the end while the other lines have room for their objects.
     pub(super) fn shorten(&mut self) {
         loop {
             let mut before_last = None;
@@ -204,11 +205,11 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// Moves the objects of the last line to earlier ones: each is first stored at the new place
-    /// too, then `cas` increases, then the old places are cleared. Suppose that a reader finds an
-    /// object at neither place. Then it read the new place before the object was stored there,
-    /// hence before `cas` increased, and it read the old place after that. So it sees that `cas`
-    /// has changed, and searches again.
+    /// Moves the objects of the last line to earlier lines. Each object is first stored at the new
+    /// place as well, then `cas` increases, then the old places are cleared. Suppose that a reader
+    /// finds an object at neither place. Then it read the new place before the object was stored
+    /// there, hence before `cas` increased, and it read the old place after that. It therefore sees
+    /// that `cas` has changed, and searches again.
     fn empty(&mut self, last: &'t Line) {
         let mut vacant = self.all_lines().flat_map(|line| {
             let slots = SLOTS.start..LAST;

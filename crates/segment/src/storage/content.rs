@@ -47,9 +47,9 @@ pub trait Objects: Content {
     fn words_at(&self, heap: &Heap, location: Location) -> u32;
     /// Returns the key hash of the object at a location.
     fn hash_at(&self, heap: &Heap, location: Location) -> u64;
-    /// Returns the object at a location; `None` if no object can be there. If the segment was freed
-    /// while a reader used it, any result is allowed, of this function and of those that are passed
-    /// the view. The reader discards it.
+    /// Returns the object at a location, or `None` if no object can be there. If the segment was
+    /// freed while a reader used it, this function and those that receive the view may return
+    /// anything. The reader discards the result.
     fn view<'h>(&self, heap: &'h Heap, location: Location) -> Option<Self::View<'h>>;
     /// Returns true if the object has this key.
     fn has_key(&self, view: Self::View<'_>, key: Self::Key<'_>) -> bool;

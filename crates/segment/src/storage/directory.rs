@@ -32,7 +32,7 @@ pub(crate) struct Entries<P> {
     pub(crate) plan: P,
 }
 
-/// Directory whose lock this thread holds.
+/// Directory locked by this thread.
 pub(crate) struct LockedDirectory<'d, P> {
     directory: &'d Directory<P>,
     entries: MutexGuard<'d, Entries<P>>,
@@ -121,7 +121,7 @@ impl<P: EvictionPlan> LockedDirectory<'_, P> {
         self.entries.plan.linked(id, Age::Old);
     }
 
-    /// Frees a segment whose objects are all removed.
+    /// Frees a segment after all its objects were removed.
     pub(crate) fn free(&mut self, heap: &Heap, id: SegmentId) {
         heap.give_back(id);
         let (bucket, next) = self.entries.lists.remove(id);

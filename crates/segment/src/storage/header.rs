@@ -73,8 +73,8 @@ impl Header {
         }
     }
 
-    /// Sets the header to a sealed segment with objects of an earlier engine: the number of its
-    /// used words, and of its live objects and their words.
+    /// Sets the header for a sealed segment with objects of an earlier engine: its number of used
+    /// words, and the number of its live objects and of their words.
     pub(super) fn restore(&self, used: u32, (objects, words): (u32, u32)) {
         debug_assert!(u64::from(used) <= USED_MASK && words <= used);
         self.write.store(SEALED | u64::from(used), Relaxed);
@@ -97,7 +97,7 @@ impl Header {
         self.write.fetch_or(SEALED, AcqRel) & WRITING == 0
     }
 
-    /// Returns the number of live objects and of the words that they take.
+    /// Returns the number of live objects and of the words they take.
     pub(crate) fn live(&self) -> (u32, u32) {
         let live = self.live.load(Acquire);
         (live as u32, (live >> LIVE_WORDS_SHIFT) as u32)
@@ -109,7 +109,7 @@ impl Header {
             .fetch_add(u64::from(words) << LIVE_WORDS_SHIFT | 1, Relaxed);
     }
 
-    /// Subtracts an object to which the table no longer refers from the live ones.
+    /// Removes an object to which the table no longer refers from the counts of live objects.
     #[inline]
     pub(crate) fn take_live(&self, words: u32) {
         let one = u64::from(words) << LIVE_WORDS_SHIFT | 1;
@@ -140,7 +140,7 @@ impl Header {
         swapped.is_ok().then_some(used)
     }
 
-    /// Counts the words of an object that a merge has appended.
+    /// Counts the words of an object appended by a merge.
     pub(crate) fn filled(&self, words: u32) {
         self.write.fetch_add(u64::from(words), Release);
     }
@@ -153,7 +153,7 @@ impl Header {
         debug_assert!(before & WRITING != 0);
     }
 
-    /// Frees the room reserved last, to whose object the table never referred. If the segment was
+    /// Frees the room reserved last, whose object the table never referred to. If the segment was
     /// sealed meanwhile, the room stays used.
     pub(crate) fn unreserve(&self, words: u32) {
         let before = self.write.load(Relaxed);

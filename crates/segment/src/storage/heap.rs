@@ -49,7 +49,7 @@ impl Heap {
         }
     }
 
-    /// Creates a heap whose segments are stored in a file. They begin at a byte that must be a
+    /// Creates a heap whose segments are stored in a file, beginning at a byte that must be a
     /// multiple of the page size.
     ///
     /// # Errors

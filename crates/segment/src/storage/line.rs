@@ -13,7 +13,7 @@
 //! - Bit n of `counted` is set if slot n was counted in the second of the last access.
 //! - `last access` is in seconds, modulo 2^16. The objects of a line share it.
 //! - `count` is the number of objects in the whole chain. `cas` increases with every change of a
-//!   value in the chain. Both are used in the first line of a chain only.
+//!   value in the chain. Both are used only in the first line of a chain.
 //! - `tag` is the highest 12 bits of the key's hash, and never 0. `offset` is in words of 8 bytes,
 //!   so that a segment may have up to 8 MiB.
 //! - A link holds the number of the next line of the chain.
@@ -94,7 +94,7 @@ pub(super) fn slots_of(mut matching: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns a hash whose tag is not 0, so that one comparison of tags excludes vacant slots too.
+/// Returns a hash whose tag is not 0, so that one comparison of tags also excludes vacant slots.
 #[inline(always)]
 pub(super) fn with_tag(hash: u64) -> u64 {
     hash | u64::from(hash >> TAG_SHIFT == 0) << TAG_SHIFT
@@ -165,7 +165,7 @@ impl SlotWord {
         SlotWord(self.0 & !LOCATION_MASK | moved)
     }
 
-    /// Returns true if both have the same tag and location, whatever the frequency.
+    /// Returns true if both have the same tag and location, regardless of the frequency.
     #[inline(always)]
     pub(super) fn is_same(self, other: SlotWord) -> bool {
         (self.0 ^ other.0) & !FREQUENCY_MASK == 0

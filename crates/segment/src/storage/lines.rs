@@ -31,12 +31,12 @@ struct Pool {
     segments: u32,
     /// Number of unused lines in the segment taken last.
     unused: u32,
-    /// First of the freed lines, which are linked like a chain. So a reader that is still in one
-    /// finds no object, and reaches an end.
+    /// First of the freed lines, which are linked like a chain, so that a reader still in one of
+    /// them finds no object and reaches an end.
     free_first: Option<u32>,
     free_count: u32,
-    /// Next line of the piece from which further lines of chains are taken. `single_count` is the
-    /// number of lines left in it.
+    /// Next line in the piece that supplies further lines for chains. `single_count` is the number
+    /// of lines left in it.
     single_next: u32,
     single_count: u32,
 }
@@ -209,7 +209,7 @@ impl Lines {
         Some(self.line(heap, next))
     }
 
-    /// Takes zeroed lines that lie side by side, and returns the number of the first.
+    /// Takes adjacent zeroed lines, and returns the number of the first.
     pub(super) fn take_piece(&self, heap: &Heap, source: &dyn TakeSegment) -> Option<u32> {
         self.take_piece_from(heap, source, &mut self.pool())
     }

@@ -16,7 +16,7 @@ pub(crate) enum State {
     Leaving,
     /// In its list while a merge fills it.
     Filling,
-    /// In its list while its objects are sampled; none may be removed meanwhile.
+    /// In its list while its objects are being sampled. None of them may be removed meanwhile.
     Sampled,
     /// Holds lines of the hash table.
     Table,
@@ -135,7 +135,7 @@ impl SegmentLists {
         (id.is_some() && link.state == State::Free).then_some(())
     }
 
-    /// Makes all remaining segments free, after the segments of objects and of the table were
+    /// Marks all remaining segments as free, after the segments of objects and of the table were
     /// restored.
     pub(super) fn restore_free(&mut self, taken_count: u32) -> Option<()> {
         let count = self.links.len() as u32 - 1;
@@ -250,7 +250,7 @@ impl SegmentLists {
         self.reserve = reserve as usize;
     }
 
-    /// Puts a segment into the list of a bucket, behind those created before it.
+    /// Puts a segment into a bucket's list, after the segments created before it.
     pub(super) fn insert(&mut self, id: SegmentId, bucket: TtlBucket, created: Tick) {
         let mut after = self.buckets[usize::from(bucket.0)].tail;
         // The tail is older, unless the clock went back.

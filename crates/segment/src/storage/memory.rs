@@ -4,7 +4,7 @@
 //! The address of a segment is computed from its number and the address of its chunk. There are few
 //! chunks, so that their addresses stay in the nearest cache; the addresses of ten thousand
 //! separate segments would not. In addition, the system can back a chunk by large pages: with a
-//! gigabyte of memory, translating an address in small pages costs as much as a miss of all caches.
+//! gigabyte of memory, translating an address in small pages costs as much as a miss in all caches.
 
 use super::cells::Cells;
 use super::hint::large_pages;
@@ -118,7 +118,7 @@ impl Memory {
         });
     }
 
-    /// Returns the words from this number to the end of its chunk. `None` if the chunk is not
+    /// Returns the words from this number to the end of its chunk, or `None` if the chunk is not
     /// reserved or has no such word.
     #[inline(always)]
     pub(crate) fn from(&self, number: u64) -> Option<&[AtomicU64]> {

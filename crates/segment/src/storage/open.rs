@@ -13,12 +13,12 @@
 //! How much earlier is acceptable:
 //!
 //! - For a new TTL: `earliest` is the deadline of a segment that the TTL's bucket opened one *span*
-//!   ago ([`TtlBucket::span_ms`]). So an object loses less than its TTL is rounded down by, plus a
-//!   span.
-//! - For a deadline that is kept while the object is written again: `earliest` is the deadline
-//!   rounded down to a multiple of the bucket's width. Each width divides the next, so such a
-//!   multiple stays one when the remaining TTL gets shorter: however often an object is written
-//!   again, it loses less than one width in all.
+//!   ago ([`TtlBucket::span_ms`]). An object thus loses less than its TTL is rounded down by, plus
+//!   a span.
+//! - For a deadline that is kept while the object is rewritten: `earliest` is the deadline rounded
+//!   down to a multiple of the bucket's width. Each width divides the next, so such a multiple
+//!   remains one as the remaining TTL gets shorter: no matter how often an object is rewritten, it
+//!   loses less than one width in total.
 //!
 //! # Pressure
 //! If TTLs are spread widely and segments are few, one open segment for each TTL would leave memory
@@ -55,7 +55,7 @@ pub(crate) enum Lifetime {
     Endless,
     /// A TTL in milliseconds.
     For(u64),
-    /// A deadline that the engine returned before and that is to be kept.
+    /// A deadline that the engine returned earlier and that should be kept.
     Until(Tick),
 }
 

@@ -11,8 +11,8 @@ use super::search::Search;
 use super::store::Storage;
 use policy::Tick;
 
-/// The object of a key, as found without a lock. Data read through `view` is valid only if the
-/// segment's generation is unchanged afterwards.
+/// A key's object, as found without a lock. Data read through `view` is valid only if the segment's
+/// generation is unchanged afterwards.
 struct Found<'c, V> {
     view: V,
     slot: SlotRef<'c>,
@@ -24,7 +24,8 @@ struct Found<'c, V> {
 
 impl<C: Objects, P: EvictionPlan> Storage<C, P> {
     /// Reads an unexpired object without a lock. `take` copies the data that the caller needs. It
-    /// is called again if the segment was freed meanwhile, and must first drop its earlier copy.
+    /// is called again if the segment was freed meanwhile, and must then drop its earlier copy
+    /// first.
     ///
     /// If `counts`, this is a request for the object, which counts into its frequency at most once
     /// a second. Returns the result of `take`, and whether a hit was counted or a counting request

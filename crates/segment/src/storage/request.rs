@@ -56,7 +56,7 @@ impl Condition {
 pub enum Refused {
     /// The object is larger than a segment, or its key is longer than allowed.
     TooLarge,
-    /// There is no free memory, and nothing can be evicted.
+    /// No memory is free, and nothing can be evicted.
     Full,
     /// The key is present.
     IsPresent,

@@ -1,5 +1,5 @@
-//! State of a storage beside the memory of its segments, as words: the data that an engine needs to
-//! continue with segments in a file.
+//! State of a storage outside of its segments, as words: the data that an engine needs to continue
+//! with segments in a file.
 //!
 //! ```text
 //! objects, objects crowded out
@@ -9,9 +9,9 @@
 //! ```
 //! The saved words and the segments may be damaged. Everything is checked before it is used: the
 //! words against each other, the lines of the table, and the objects of each segment against the
-//! table, one after the other. Therefore a restored engine is consistent. Keys are hashed under the
-//! secret of the hash, and an object whose key has changed is not found in its chain. Values are
-//! not checked, because that would mean reading all of them.
+//! table, one after the other. A restored engine is therefore consistent. Keys are hashed with the
+//! hash secret, so that an object whose key has changed is not found in its chain. Values are not
+//! checked, because that would mean reading all of them.
 
 use super::content::Objects;
 use super::cursor::SavedWords;
@@ -32,7 +32,7 @@ pub(crate) fn saved_words_max(count: u32, capacity: u32) -> u64 {
 }
 
 impl<C: Objects, P: EvictionPlan> Storage<C, P> {
-    /// Returns the state beside the memory of the segments; `None` while a segment is written or
+    /// Returns the state outside of the segments, or `None` while a segment is being written or
     /// evicted. No thread may write.
     pub(crate) fn save(&self) -> Option<Vec<u64>> {
         let mut saved = vec![self.item_count(), self.crowded_out()];
@@ -66,7 +66,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         Some(storage)
     }
 
-    /// Checks a restored storage, whatever its memory contains. Returns `None` if it is damaged.
+    /// Checks a restored storage, whose memory may contain anything. Returns `None` if it is
+    /// damaged.
     fn verify(&self) -> Option<()> {
         let (heap, directory) = (self.heap(), self.directory().lock());
         let is_there = |location: Location| {

@@ -20,9 +20,9 @@ pub(super) struct Search<'h> {
     /// The chain's `cas` before any object was read.
     pub(super) cas: u32,
     line: &'h Line,
-    /// Bit set of the matching slots of the present line that were not returned yet.
+    /// Bit set of the matching slots in the current line that were not returned yet.
     matching: u32,
-    /// Number of lines searched before the present one.
+    /// Number of lines searched before the current one.
     lines: usize,
 }
 
@@ -46,7 +46,7 @@ impl<'h> Search<'h> {
     }
 
     /// Makes the search return a slot once more, because its object was moved or removed while it
-    /// was read.
+    /// was being read.
     pub(super) fn again(&mut self, slot: &SlotRef<'_>) {
         self.matching |= 1 << (slot.index - SLOTS.start);
         spin_loop();

@@ -1,5 +1,5 @@
-//! Storage: the heap, the segment directory, the hash table and the contents, with the steps of
-//! which requests and evictions consist. Each step leaves all four consistent.
+//! Storage: the heap, the segment directory, the hash table and the contents, and the steps that
+//! make up requests and evictions. Each step leaves all four consistent.
 //!
 //! Storage does not decide where an object is written, and evicts nothing: the engine reserves the
 //! room for a write, and the eviction chooses the segments to remove.
@@ -80,7 +80,7 @@ impl LockedObject<'_> {
         Receipt::new(self.chain.cas(), self.deadline)
     }
 
-    /// Records that the value has changed, which gives it another version.
+    /// Records that the value has changed, and so gives it a new version.
     pub(crate) fn changed(&mut self) {
         self.chain.changed();
     }
@@ -245,7 +245,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         })
     }
 
-    /// Writes an object into room that the caller has reserved, and enters it into the table if the
+    /// Writes an object into room reserved by the caller, and enters it into the table if the
     /// condition holds. Otherwise the room is freed.
     pub(crate) fn insert(
         &self,
@@ -321,8 +321,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         Ok((cas, replaced))
     }
 
-    /// Subtracts an object, which the table no longer refers to, from the live objects of its
-    /// segment. Its chain is still locked, so that the segment is not freed earlier.
+    /// Removes an object, to which the table no longer refers, from its segment's counts of live
+    /// objects. Its chain is still locked, so that the segment is not freed earlier.
     fn count_out(&self, location: Location) -> SegmentId {
         let words = self.content.words_at(&self.heap, location);
         self.heap.header(location.segment).take_live(words);
@@ -441,7 +441,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         directory.set_next_due(FLUSHED.0);
     }
 
-    /// Frees a sealed segment at once if none of its objects is left.
+    /// Frees a sealed segment immediately if none of its objects is left.
     #[inline]
     pub(crate) fn free_if_empty(&self, id: SegmentId) {
         let header = self.heap.header(id);

@@ -1,4 +1,4 @@
-//! Objects as bytes: the content of a server's engine.
+//! Objects as bytes: the contents of a server's engine.
 //!
 //! ```text
 //! word 0      63      40 39  32 31           8 7      0
@@ -100,8 +100,8 @@ impl Payload<'_> {
     }
 }
 
-/// First word of an object. A reader whose segment was freed meanwhile may read any bits here.
-/// Therefore the lengths in it are checked against the segment's memory.
+/// First word of an object. A reader whose segment was freed meanwhile may read any bits here, so
+/// the lengths in it are checked against the segment's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata(u64);
 
@@ -328,7 +328,7 @@ impl Stored {
         metadata.is_number().then(number)
     }
 
-    /// Returns the object that begins with these words; `None` if none can. The words may be
+    /// Returns the object that begins with these words, or `None` if none can. The words may be
     /// arbitrary, because a reader's segment may have been freed.
     #[inline(always)]
     pub(crate) fn parse(words: &[AtomicU64]) -> Option<ObjectView<'_>> {

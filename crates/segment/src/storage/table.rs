@@ -44,9 +44,9 @@ use std::sync::PoisonError;
 /// 1.4 lines.
 const LOAD: u64 = 10;
 
-/// Mean number of objects per chain at which a writer waits for another one that splits a chain.
-/// The system may have suspended that writer, and without growth the chains would fill up and lose
-/// objects.
+/// Mean number of objects per chain at which a writer waits for another writer that is splitting a
+/// chain. The system may have suspended that writer, and without growth the chains would fill up
+/// and lose objects.
 const LOAD_MAX: u64 = 4 * LOAD;
 
 /// Hash table.
@@ -58,7 +58,7 @@ pub(crate) struct Table {
     lines: Lines,
     /// Lock that is held while a chain is split.
     split: Mutex<()>,
-    /// Number of times that a writer has waited for the split of another one.
+    /// Number of times that a writer has waited for another writer's split.
     #[cfg(test)]
     pub(crate) waits: AtomicU64,
 }
@@ -99,7 +99,7 @@ impl Table {
         })
     }
 
-    /// Appends the number of chains, and the pieces in which their first lines are.
+    /// Appends the number of chains, and the pieces that contain their first lines.
     pub(super) fn save(&self, saved: &mut Vec<u64>) {
         self.lines.save(saved);
         saved.push(self.chain_count());
@@ -110,8 +110,8 @@ impl Table {
     }
 
     /// Restores the table of an earlier engine, and removes its segments from the lists. The lines
-    /// are used as they are in memory, so that [`Table::verify`] must follow. Returns `None` if the
-    /// saved words are impossible.
+    /// are used as they are in memory, so the caller must call [`Table::verify`] next. Returns
+    /// `None` if the saved words are impossible.
     pub(super) fn restore(
         heap: &Heap,
         saved: &mut SavedWords<'_>,
@@ -137,8 +137,8 @@ impl Table {
     }
 
     /// Checks the lines of a restored table: each belongs to one chain or to none, chains end,
-    /// their counts are right, and lines outside of chains are empty. `is_there` is called for the
-    /// location of each object. Returns the number of objects; `None` if something is wrong.
+    /// their counts are correct, and lines outside of chains are empty. `is_there` is called for
+    /// the location of each object. Returns the number of objects, or `None` if something is wrong.
     pub(super) fn verify(
         &self,
         heap: &Heap,
@@ -312,7 +312,7 @@ impl Table {
 
     /// Splits one chain. Returns false if another thread is splitting a chain, or if there is no
     /// memory for it. Waits for the other thread if the chains hold far too many objects. The
-    /// caller has locked no chain.
+    /// caller must not have locked any chain.
     pub(super) fn grow(
         &self,
         heap: &Heap,
@@ -396,7 +396,7 @@ impl Table {
         (self.split.lock(), self.lines.held())
     }
 
-    /// Keeps all chains from being split, as a suspended thread does in the middle of a split.
+    /// Prevents all chains from being split, like a thread suspended in the middle of a split.
     #[cfg(test)]
     pub(crate) fn hold_split(&self) -> impl Sized + '_ {
         self.split.lock()

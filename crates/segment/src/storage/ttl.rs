@@ -10,9 +10,9 @@
 //! 1152..1312    25 ms      below 4 s
 //! 1312          –          no deadline
 //! ```
-//! Each TTL is rounded down to the shortest of its bucket, so that nothing is returned after its
-//! deadline. An object with a TTL below 25 ms expires at once, and one with a TTL of more than 97
-//! days after 97 days.
+//! Each TTL is rounded down to the shortest in its bucket, so that nothing is returned after its
+//! deadline. An object with a TTL below 25 ms expires immediately, and one with a TTL of more than
+//! 97 days expires after 97 days.
 //!
 //! The finer groups are a departure from the source. They begin where a bucket's width would be
 //! more than an eighth of the TTL.
@@ -25,7 +25,7 @@ pub(crate) const BUCKETS: usize = 1313;
 const GROUP: u64 = 256;
 const GROUPS: u64 = 4;
 const WIDTH_MS: u64 = 8_000;
-/// Binary logarithm of the factor by which each group is wider than the one before.
+/// Binary logarithm of the factor by which each group is wider than the previous one.
 const GROWTH_BITS: u64 = 4;
 const FINE_FIRST: u64 = GROUP * GROUPS;
 const FINE_MS: u64 = 500;
@@ -35,7 +35,7 @@ const FINEST_FIRST: u64 = FINE_FIRST + FINE_BELOW_MS / FINE_MS;
 const FINEST_MS: u64 = 25;
 const FINEST_BELOW_MS: u64 = 4_000;
 const FOREVER: u64 = FINEST_FIRST + FINEST_BELOW_MS / FINEST_MS;
-/// Divisor of the TTL that gives the maximum time for which a segment takes objects.
+/// Divisor of the TTL, which gives the maximum time for which a segment takes objects.
 const SPAN_PART: u64 = 8;
 
 const _: () = assert!(FINE_MS.is_multiple_of(FINEST_MS) && WIDTH_MS.is_multiple_of(FINE_MS));
@@ -52,7 +52,7 @@ impl TtlBucket {
     /// The bucket of objects without a deadline.
     pub(crate) const FOREVER: TtlBucket = TtlBucket(FOREVER as u16);
 
-    /// Returns the bucket of a TTL; `None` is no deadline.
+    /// Returns the bucket of a TTL; `None` means no deadline.
     #[inline]
     pub(crate) fn of(ttl_ms: Option<u64>) -> TtlBucket {
         let Some(ttl_ms) = ttl_ms else {
@@ -74,8 +74,8 @@ impl TtlBucket {
         TtlBucket((GROUPS * GROUP - 1) as u16)
     }
 
-    /// Returns the TTL that all objects of this bucket get, the shortest of its range; `None` is no
-    /// deadline.
+    /// Returns the TTL that all objects of this bucket get, the shortest in its range; `None` means
+    /// no deadline.
     pub(crate) fn ttl_ms(self) -> Option<u64> {
         let bucket = u64::from(self.0);
         match bucket {

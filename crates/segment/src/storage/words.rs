@@ -50,7 +50,7 @@ pub(crate) struct WordWriter<'w> {
 }
 
 impl<'w> WordWriter<'w> {
-    /// Creates a writer that begins with the `len` bytes in `begin`, at most seven.
+    /// Creates a writer that begins with the first `len` bytes of `begin`, at most seven.
     #[inline(always)]
     pub(crate) fn new(words: &'w [AtomicU64], begin: u64, len: usize) -> Self {
         debug_assert!(len < WORD && begin >> (len * 8) == 0);
@@ -160,12 +160,12 @@ fn few(words: &[AtomicU64], from: usize, len: usize) -> u64 {
     (low | high << 1 << (63 - shift)) & ((1 << (len * 8)) - 1)
 }
 
-/// Appends `len` bytes from index `from` on. Returns false and appends nothing if there are not as
-/// many.
+/// Appends `len` bytes beginning at index `from`. Returns false and appends nothing if there are
+/// fewer.
 ///
-/// Whole words are appended even where a part is needed, and the excess is removed: a few stores
-/// instead of copies whose length is known at run time only, which are function calls. Not inlined,
-/// because it has enough registers only by itself.
+/// Whole words are appended even where only a part is needed, and the excess is removed: this takes
+/// a few stores instead of copies whose length is known only at run time, which are function calls.
+/// Not inlined, because only then does it have enough registers.
 #[inline(never)]
 pub(crate) fn append_to(out: &mut Vec<u8>, words: &[AtomicU64], from: usize, len: usize) -> bool {
     let Some(words) = words.get(from / WORD..(from + len).div_ceil(WORD)) else {

@@ -45,7 +45,7 @@ pub fn names_of(set: u32) -> impl Iterator<Item = &'static str> {
 /// Returns the bit of a category in lower case.
 ///
 /// # Panics
-/// There is no such category. A table of commands evaluates the function at compile time.
+/// There is no such category. Command tables evaluate the function at compile time.
 pub const fn bit(name: &str) -> u32 {
     let mut place = 0;
     while place < CATEGORIES.len() {
@@ -91,7 +91,7 @@ pub fn categories_of(flags: u32, own: u32) -> u32 {
 /// One command or subcommand.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Name; that of a subcommand includes its container.
+    /// Name; for a subcommand, it includes the container.
     pub name: &'static str,
     /// Indexes of the subcommands.
     pub subcommands: std::ops::Range<SpecIndex>,
@@ -124,12 +124,12 @@ fn members(entries: &[Entry], place: usize) -> CommandSet {
     set
 }
 
-/// Commands without subcommands by the arguments whose use depends on rights.
+/// Commands without subcommands, grouped by the arguments whose use depends on rights.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
     /// Commands that name no key.
     pub keyless: CommandSet,
-    /// Commands whose only key is the first argument.
+    /// Commands whose only key is their first argument.
     pub one_key: CommandSet,
     /// Commands that may name a channel.
     pub on_channels: CommandSet,

@@ -25,7 +25,7 @@ pub fn check_name(name: &[u8]) -> Result<&str, &'static str> {
 /// Adds the user that the words of a line define: `user`, the name, and rules.
 ///
 /// # Errors
-/// What is wrong, with the number of the word, counted from 1.
+/// Returns what is wrong, with the number of the word, counted from 1.
 pub fn add_line(users: &mut Users, words: &[&[u8]], rules: Rules<'_>) -> Result<(), String> {
     let [b"user", name, rest @ ..] = words else {
         return Err("expected the word user, a name and rules".into());
@@ -47,7 +47,7 @@ pub fn add_line(users: &mut Users, words: &[&[u8]], rules: Rules<'_>) -> Result<
 /// Parses an ACL file: one user per line. Without a line for the default user, `default` is it.
 ///
 /// # Errors
-/// What is wrong in each line that is not valid, with `path` and the line's number.
+/// Returns what is wrong in each invalid line, with `path` and the line number.
 pub fn parse(text: &[u8], path: &str, rules: Rules<'_>, default: User) -> Result<Users, String> {
     let (mut users, mut errors) = (Users::new(), Vec::new());
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {

@@ -22,7 +22,7 @@ pub enum Reason {
     Channel,
     /// An authentication failed.
     Authentication,
-    /// The name in a client's certificate is not that of an enabled user.
+    /// The name in a client's certificate does not belong to an enabled user.
     Certificate,
 }
 
@@ -39,7 +39,7 @@ impl Reason {
     }
 }
 
-/// Where the denied command was.
+/// Context of a denied command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// The client sent it.
@@ -66,7 +66,7 @@ impl Context {
 pub struct Event<'a> {
     /// Reason.
     pub reason: Reason,
-    /// Where the command was.
+    /// Context of the command.
     pub context: Context,
     /// Name of the command, the key or the channel.
     pub object: &'a [u8],
@@ -85,7 +85,7 @@ pub struct Entry {
     pub count: u64,
     /// Reason.
     pub reason: Reason,
-    /// Where the command was.
+    /// Context of the command.
     pub context: Context,
     /// Name of the command, the key or the channel, shortened.
     pub object: Vec<u8>,

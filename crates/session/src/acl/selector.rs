@@ -100,32 +100,32 @@ impl ShortPrefix {
     /// The prefix of no name: a bit outside of the mask is set.
     pub const NONE: ShortPrefix = ShortPrefix { bytes: 1, mask: 0 };
 
-    /// Whether a name with these first bytes begins with the prefix.
+    /// Whether a name that starts with these bytes begins with the prefix.
     #[inline(always)]
     pub fn begins(self, first: &[u8; 8]) -> bool {
         u64::from_le_bytes(*first) & self.mask == self.bytes
     }
 }
 
-/// What the rules say about a command before its arguments are known.
+/// Result of the rules for a command before its arguments are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outlook {
     /// It depends on the arguments, or the command is denied.
     Open,
-    /// The command has no subcommands and is allowed whatever its arguments are.
+    /// The command has no subcommands and is allowed regardless of its arguments.
     Free,
-    /// The command has no subcommands, its first argument is its only key, and it is allowed on
-    /// each key for which all rights are given. Some keys are not allowed.
+    /// The command has no subcommands, and its only key is its first argument. It is allowed on
+    /// every key for which all rights are given, but not on all keys.
     OnKey,
 }
 
-/// How a pattern is matched.
+/// Form of a pattern, which decides how it is matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// The name is the pattern.
     Exact,
-    /// The name begins with the pattern without its last byte, `*`.
+    /// The name begins with the pattern without its final `*`.
     Prefix,
     /// The name matches the pattern.
     Glob,
@@ -179,7 +179,7 @@ pub struct Selector {
     outlooks: [Outlook; COMMANDS_MAX],
     /// Whether the rules about commands start from all commands instead of none.
     starts_from_all: bool,
-    /// Rules about commands after the start, in the order in which they apply.
+    /// Command rules after the start, in the order in which they apply.
     rules: Vec<String>,
     /// Commands that are allowed with this first argument only.
     first_arguments: Vec<(SpecIndex, String)>,
@@ -289,21 +289,22 @@ impl Selector {
                 .any(|(pattern, given)| given & rights == rights && self.matches(pattern, key))
     }
 
-    /// Returns what the rules say about a command, which must not be a container of others.
+    /// Returns the result of the rules for a command, which must not be a container.
     #[inline(always)]
     pub fn outlook(&self, index: SpecIndex) -> Outlook {
         // An index is less than the number of commands, so that the remainder is the index.
         self.outlooks[index as usize % COMMANDS_MAX]
     }
 
-    /// Returns a short prefix of names with these first bytes for which all rights are given.
+    /// Returns a short prefix, for which all rights are given, of names that start with these
+    /// bytes.
     pub fn short_prefix_of(&self, first: &[u8; 8]) -> Option<ShortPrefix> {
         let mut prefixes = self.prefixes.iter();
         prefixes.find(|prefix| prefix.begins(first)).copied()
     }
 
-    /// Determines what follows from the rules: the prefixes of keys, and the commands that need no
-    /// check, or a check of one key only.
+    /// Derives from the rules the key prefixes, and the commands that need no check or only the
+    /// check of one key.
     pub fn settle(&mut self, shapes: &Shapes) {
         let is_full = |(_, rights): &(Pattern, u8)| *rights == READ | WRITE;
         self.has_full_patterns = self.keys.iter().all(is_full);
@@ -333,7 +334,7 @@ impl Selector {
         self.has_all_channels
     }
 
-    /// Whether a channel is allowed. A pattern of channels must be one of the allowed patterns.
+    /// Whether a channel is allowed. A channel pattern must be one of the allowed patterns.
     pub fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         self.has_all_channels
             || self.channels.iter().any(|pattern| match is_pattern {
@@ -477,7 +478,7 @@ impl Selector {
         self.first_arguments.retain(|(other, _)| *other != index);
     }
 
-    /// Adds a rule in place of earlier ones about the same command or its subcommands.
+    /// Adds a rule that replaces earlier ones about the same command or its subcommands.
     fn replace_rule(&mut self, allows: bool, name: &str) {
         self.rules.retain(|rule| {
             let rest = rule[1..].strip_prefix(name);
@@ -542,7 +543,7 @@ impl Selector {
     }
 }
 
-/// Splits what follows `%` into the rights and the pattern.
+/// Splits the text after `%` into the rights and the pattern.
 fn read_rights(rule: &[u8]) -> Option<(u8, &[u8])> {
     let end = rule.iter().position(|byte| *byte == b'~')?;
     let rights = match &rule[..end].to_ascii_uppercase()[..] {
@@ -572,7 +573,8 @@ fn check_count(count: usize) -> Result<(), RuleError> {
 mod tests {
     use super::*;
 
-    /// The comparison of eight bytes at once agrees with that of bytes at every pair of lengths.
+    /// The comparison of eight bytes at a time agrees with a bytewise comparison for every pair of
+    /// lengths.
     #[test]
     fn prefixes_of_all_lengths_are_compared() {
         let text = b"abcdefghijklmnop";

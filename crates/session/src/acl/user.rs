@@ -19,7 +19,7 @@ pub fn check_password(password: &[u8]) -> Result<(), RuleError> {
     }
 }
 
-/// What rules refer to.
+/// Context that rules refer to.
 #[derive(Clone, Copy)]
 pub struct Rules<'c> {
     /// The commands.
@@ -68,7 +68,7 @@ impl User {
         user
     }
 
-    /// Replaces the passwords by this one; by none at all if it is empty.
+    /// Replaces the passwords by this one, or removes all of them if it is empty.
     pub fn set_password(&mut self, password: &str) {
         self.has_no_password = password.is_empty();
         self.passwords.clear();
@@ -122,8 +122,8 @@ impl User {
     /// Applies the rules of ACL SETUSER, in their order.
     ///
     /// # Errors
-    /// The place of the first rule that is not valid, counted from 0, the rule as it may be shown,
-    /// and the reason. The user is to be discarded.
+    /// Returns the place of the first invalid rule, counted from 0, the rule in a form that may be
+    /// shown, and the reason. The user must be discarded.
     pub fn apply_all(&mut self, words: &[&[u8]], rules: Rules<'_>) -> Result<(), BadRule> {
         let mut at = 0;
         while at < words.len() {
@@ -298,8 +298,8 @@ impl BadRule {
     }
 }
 
-/// Returns a rule as it may be shown: at most 128 characters and no password, which a selector may
-/// contain by mistake.
+/// Returns a rule in a form that may be shown: at most 128 characters, and without a password,
+/// which a selector may contain by mistake.
 fn shown(rule: &[u8]) -> String {
     let Some(inner) = rule.strip_prefix(b"(") else {
         return shown_word(rule);

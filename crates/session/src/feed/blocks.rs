@@ -7,8 +7,8 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Memory of an empty block: a command that begins before the end of the block and is shorter than
 /// the difference does not move it.
 const EMPTY_BYTES: usize = BLOCK_BYTES + 1024;
-/// Maximum number of blocks that are kept for reuse. Under a load for which the file is fast
-/// enough, its thread takes the bytes of up to 16 blocks at once.
+/// Maximum number of blocks kept for reuse. Under a load that the file can keep up with, its thread
+/// takes the bytes of up to 16 blocks at once.
 const SPARE_MAX: usize = 32;
 
 /// Consecutive bytes in blocks.
@@ -16,7 +16,7 @@ const SPARE_MAX: usize = 32;
 pub struct Blocks {
     /// Blocks with the positions of their first bytes.
     all: VecDeque<(u64, Vec<u8>)>,
-    /// Position behind the last byte of the last block but one, or the beginning.
+    /// Position after the last byte of the block before the last, or the beginning.
     base: u64,
     has_new: bool,
     /// Blocks that all readers have taken. They are used again, because each page of new memory
@@ -38,7 +38,7 @@ impl Blocks {
         self.all.front().map_or(self.base, |(start, _)| *start)
     }
 
-    /// Returns the position behind the last byte.
+    /// Returns the position after the last byte.
     pub fn end(&self) -> u64 {
         let last = self.all.back();
         last.map_or(self.base, |(start, bytes)| start + bytes.len() as u64)
@@ -62,7 +62,7 @@ impl Blocks {
         std::mem::take(&mut self.has_new)
     }
 
-    /// Returns the bytes of one block from a position on; nothing at the end.
+    /// Returns the bytes of one block, beginning at a position; empty at the end.
     pub fn from(&self, position: u64) -> &[u8] {
         let at = self
             .all
@@ -87,7 +87,7 @@ impl Blocks {
         }
     }
 
-    /// Returns the blocks that are kept for reuse, to be freed.
+    /// Returns the blocks kept for reuse, so that the caller can free them.
     pub fn take_spare(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.spare)
     }

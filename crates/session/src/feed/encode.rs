@@ -1,9 +1,9 @@
-//! Commands as they stand in the feed: arrays of bulk strings.
+//! Commands as encoded in the feed: arrays of bulk strings.
 
 use wire::Args;
 use wire::number::Text;
 
-/// Maximum length of what surrounds an argument: its length of up to 20 digits, and line ends.
+/// Maximum length of the encoding around an argument: its length of up to 20 digits, and line ends.
 const ARGUMENT_BYTES_MAX: usize = 1 + 20 + 2 + 2;
 
 /// Encodes one command.
@@ -49,8 +49,8 @@ pub fn named<'a>(
         })
 }
 
-/// Encodes a received command under this name. What follows the name is copied as it was received,
-/// if it stands in the input as an encoder writes it.
+/// Encodes a received command under this name. If the input after the name is encoded as an encoder
+/// would write it, it is copied unchanged.
 #[inline]
 pub fn put_received(out: &mut Vec<u8>, name: &'static str, args: Args<'_>) {
     let Some(rest) = args.encoded_behind_name() else {
@@ -69,13 +69,13 @@ pub fn put_select(out: &mut Vec<u8>, db: u8) {
     put_command(out, [b"SELECT", number.as_bytes()].into_iter());
 }
 
-/// Commands that are added to the feed as one step: those of a transaction or a script, or the
-/// several commands that express one.
+/// Commands that are added to the feed as one step: those of a transaction or a script, or several
+/// commands that together express one.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
     count: usize,
-    /// Whether the commands are no transaction.
+    /// Whether the commands are separate steps instead of a transaction.
     is_separate: bool,
     first_db: Option<u8>,
     last_db: Option<u8>,

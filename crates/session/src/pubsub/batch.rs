@@ -135,7 +135,7 @@ mod tests {
     use crate::pubsub::{PubSub, Space};
     use wire::Protocol;
 
-    /// Returns what each of three clients receives.
+    /// Returns the text that each of three clients receives.
     fn received(inbox: &Inbox) -> [String; 3] {
         let mut messages = Vec::new();
         inbox.take(&mut messages);

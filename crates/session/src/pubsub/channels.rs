@@ -1,9 +1,9 @@
 //! Map from the names of channels to their subscribers.
 //!
-//! It is divided by the hashes of the names. A part is copied when it grows; one table of a million
-//! channels would delay all clients for a tenth of a second. The parts grow at about the same time,
-//! and the smaller they are, the fewer of them grow while a client adds some subscriptions: with 64
-//! parts, 300,000 channels delayed other clients by 3 ms.
+//! It is divided into parts by the hashes of the names. A part is copied when it grows; a single
+//! table of a million channels would delay all clients for a tenth of a second. The parts grow at
+//! about the same time, and the smaller they are, the fewer of them grow while a client adds some
+//! subscriptions: with 64 parts, 300,000 channels delayed other clients by 3 ms.
 
 use super::Listeners;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ type Part = HashMap<Vec<u8>, Listeners>;
 /// Channels with subscribers.
 pub(super) struct Channels {
     parts: Vec<Part>,
-    /// Hashes for the choice of a part. Those of the parts have keys of their own.
+    /// Hasher that selects the part. The parts have their own hash keys.
     hasher: RandomState,
 }
 
@@ -47,7 +47,7 @@ impl Channels {
         self.parts[part].get_mut(name)
     }
 
-    /// Returns the subscribers of a channel, which is added if it is missing.
+    /// Returns a channel's subscribers, adding the channel if it is missing.
     pub(super) fn entry(&mut self, name: &[u8]) -> &mut Listeners {
         let part = self.part_of(name);
         self.parts[part].entry(name.to_vec()).or_default()

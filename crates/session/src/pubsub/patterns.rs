@@ -1,11 +1,11 @@
 //! Patterns of channels with their subscribers.
 //!
-//! A pattern begins with literal bytes, which may be none. A message is compared with the patterns
-//! whose literal bytes its channel begins with, so that patterns that begin otherwise cost nothing:
-//! 300,000 different ones delayed each message by 7 ms while all of them were compared.
+//! A pattern begins with literal bytes, possibly none. A message is compared only with the patterns
+//! whose literal bytes its channel begins with, so that other patterns cost nothing: 300,000
+//! different ones delayed each message by 7 ms while all of them were compared.
 //!
-//! A comparison with a long channel takes time proportional to its length. So the work of one
-//! message is bounded, as the sum for all patterns: see [`Patterns::is_too_long`].
+//! Comparing with a long channel takes time proportional to its length. The work for one message is
+//! therefore bounded, as the sum over all patterns; see [`Patterns::is_too_long`].
 
 use super::Listeners;
 use std::collections::BTreeMap;
@@ -15,30 +15,30 @@ use wire::glob;
 
 /// Number of literal bytes that count. A message is searched once for each number that occurs.
 const LITERAL_BYTES_MAX: usize = 128;
-/// Length of a channel, in bytes, up to which it is compared with any number of patterns.
+/// Maximum length in bytes of a channel that is compared with any number of patterns.
 const SHORT_CHANNEL_BYTES: usize = 256;
-/// Maximum work of the comparisons of a longer channel: the sum of the products of its length and
-/// [`work_per_byte`].
+/// Maximum work for comparing a longer channel: its length times the sum of [`work_per_byte`] over
+/// the patterns.
 const WORK_MAX: usize = 1 << 24;
-/// Work per byte of a channel beside that for the elements of a pattern.
+/// Work per byte of a channel in addition to the work for a pattern's elements.
 const WORK_MIN: usize = 8;
 /// Maximum number of bytes of a pattern that a byte of a channel is compared with.
 const COMPARED_BYTES_MAX: usize = 80;
 
-/// Patterns with subscribers, by the number of their literal bytes and then in the order of their
-/// bytes. Those with the same literal bytes are adjacent.
+/// Patterns with subscribers, ordered by the number of their literal bytes and then by their bytes.
+/// Those with the same literal bytes are adjacent.
 #[derive(Default)]
 pub(super) struct Patterns(BTreeMap<usize, BTreeMap<Arc<[u8]>, Listeners>>);
 
-/// Returns the number of bytes at the start of a pattern that each matching channel begins with.
+/// Returns the number of bytes at the start of a pattern that every matching channel begins with.
 fn literal_len(pattern: &[u8]) -> usize {
     let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
     let len = pattern.iter().position(is_special);
     len.unwrap_or(pattern.len()).min(LITERAL_BYTES_MAX)
 }
 
-/// Returns the work of a comparison per byte of the channel. `rest` is what follows the literal
-/// bytes of the pattern.
+/// Returns the work of a comparison per byte of the channel. `rest` is the part of the pattern
+/// after the literal bytes.
 fn work_per_byte(rest: &[u8]) -> usize {
     match rest {
         // The length of the channel does not matter.
@@ -53,7 +53,7 @@ impl Patterns {
         self.0.get_mut(&literal_len(pattern))?.get_mut(pattern)
     }
 
-    /// Returns the subscribers of a pattern, which is added if it is missing.
+    /// Returns a pattern's subscribers, adding the pattern if it is missing.
     pub(super) fn entry(&mut self, pattern: &[u8]) -> &mut Listeners {
         let patterns = self.0.entry(literal_len(pattern)).or_default();
         patterns.entry(Arc::from(pattern)).or_default()
@@ -80,7 +80,7 @@ impl Patterns {
         self.0.values().flatten()
     }
 
-    /// Returns the patterns whose literal bytes a channel begins with: the number of these bytes,
+    /// Returns the patterns whose literal bytes a channel begins with: the number of literal bytes,
     /// the pattern, and its subscribers.
     fn candidates<'p, 'c>(
         &'p self,

@@ -1,13 +1,13 @@
-//! How a command uses its keys and channels, as its row in the table states it.
+//! Use of keys and channels by a command, as its row in the table declares it.
 
 use usage::{ACCESS, DELETE, INSERT, OW, RM, RO, RW, UPDATE};
 use wire::Args;
 
-/// How a command uses a key: bits of [`usage`].
+/// Use of a key by a command: bits of [`usage`].
 pub type Use = u8;
 
-/// Bits of a [`Use`]. The first four say what the command does with the key without regard to the
-/// value, and the others what it does with the value.
+/// Bits of a [`Use`]. The first four describe the effect on the key regardless of its value, and
+/// the others the effect on the value.
 pub mod usage {
     use super::Use;
 
@@ -19,7 +19,7 @@ pub mod usage {
     pub const OW: Use = 1 << 2;
     /// Removes the key.
     pub const RM: Use = 1 << 3;
-    /// Returns the value or what follows from it.
+    /// Returns the value or data derived from it.
     pub const ACCESS: Use = 1 << 4;
     /// Replaces the value or a part of it.
     pub const UPDATE: Use = 1 << 5;
@@ -41,8 +41,8 @@ pub mod usage {
     ];
 }
 
-/// How a command uses its keys and channels. The constants are the uses that commands have;
-/// [`Access::then`] and [`Access::by`] combine them.
+/// Use of keys and channels by a command. The constants are the uses that occur; [`Access::then`]
+/// and [`Access::by`] combine them.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// Use of the first key.
@@ -51,7 +51,7 @@ pub struct Access {
     pub further: Option<Use>,
     /// Channels among the arguments.
     pub channels: Channels,
-    /// Returns the use of the keys of a call, if it depends on the arguments.
+    /// Function that returns the use of a call's keys, if it depends on the arguments.
     by_arguments: Option<fn(Args<'_>) -> Access>,
 }
 
@@ -71,29 +71,30 @@ pub enum Channels {
 impl Access {
     /// Returns whether the key exists, or its type or length.
     pub const INSPECT: Access = Access::of_keys(RO);
-    /// Returns the value or what follows from it.
+    /// Returns the value or data derived from it.
     pub const READ: Access = Access::of_keys(RO | ACCESS);
-    /// Changes the representation of the value, not the value, and returns what follows from it.
+    /// Changes the representation of the value but not the value itself, and returns data derived
+    /// from it.
     pub const ENCODE: Access = Access::of_keys(RW | ACCESS);
-    /// Changes the value without returning what follows from it.
+    /// Changes the value without returning data derived from it.
     pub const CHANGE: Access = Access::of_keys(RW | UPDATE);
-    /// Changes the value and returns what follows from it.
+    /// Changes the value and returns data derived from it.
     pub const UPDATE: Access = Access::of_keys(RW | ACCESS | UPDATE);
     /// Adds elements, or creates the value if it is missing.
     pub const INSERT: Access = Access::of_keys(RW | INSERT);
-    /// Adds elements that depend on the present ones.
+    /// Adds elements that depend on the existing ones.
     pub const MERGE: Access = Access::of_keys(RW | ACCESS | INSERT);
     /// Removes elements, or the key if its value meets a condition.
     pub const DELETE: Access = Access::of_keys(RW | DELETE);
-    /// Removes elements or the key and returns what follows from the value.
+    /// Removes elements or the key, and returns data derived from the value.
     pub const TAKE: Access = Access::of_keys(RW | ACCESS | DELETE);
     /// Changes some elements and removes others.
     pub const UPDATE_OR_DELETE: Access = Access::of_keys(RW | UPDATE | DELETE);
-    /// Replaces the value, whatever it was.
+    /// Replaces the value, regardless of its previous contents.
     pub const OVERWRITE: Access = Access::of_keys(OW | UPDATE);
     /// Creates a key that was missing.
     pub const CREATE: Access = Access::of_keys(OW | INSERT);
-    /// Removes the key, whatever its value is.
+    /// Removes the key, regardless of its value.
     pub const REMOVE: Access = Access::of_keys(RM | DELETE);
 
     /// Uses the channel that is the first argument.
@@ -102,8 +103,8 @@ impl Access {
     pub const CHANNELS: Access = Access::of_channels(Channels::Each);
     /// Uses the channels that match the patterns that are the arguments.
     pub const PATTERNS: Access = Access::of_channels(Channels::EachPattern);
-    /// Uses channels without a right to them: it ends the client's own subscriptions, or counts
-    /// subscribers.
+    /// Uses channels without needing a right to them: ends the client's own subscriptions, or
+    /// counts subscribers.
     pub const UNCHECKED_CHANNELS: Access = Access::of_channels(Channels::None);
 
     const fn of_keys(first: Use) -> Access {
@@ -130,7 +131,7 @@ impl Access {
         }
     }
 
-    /// Adds the function that returns the use of the keys of a call. COMMAND INFO reports `self`.
+    /// Adds the function that returns the use of a call's keys. COMMAND INFO reports `self`.
     pub const fn by(self, by_arguments: fn(Args<'_>) -> Access) -> Access {
         Access {
             by_arguments: Some(by_arguments),
@@ -138,7 +139,7 @@ impl Access {
         }
     }
 
-    /// Returns the use of the keys of a call.
+    /// Returns the use of a call's keys.
     pub fn of_call(self, args: Args<'_>) -> Access {
         self.by_arguments.map_or(self, |of_call| of_call(args))
     }

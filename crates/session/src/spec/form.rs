@@ -1,43 +1,43 @@
-//! The form in which the effect of a command is added to the feed.
+//! Form in which a command's effect is added to the feed.
 
 use wire::Args;
 
 /// Form of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The command as it is. It has the same effect on the same keys wherever and whenever it runs:
-    /// it depends on neither the time, chance nor the client.
+    /// The command itself, unchanged. It has the same effect on the same keys wherever and whenever
+    /// it runs, because it depends on neither the time, chance nor the client.
     Same,
     /// The effects of the commands that it runs.
     Inner,
-    /// As `Same` without options, because the command then sets the value that it names and removes
-    /// the deadline; else as `String`.
+    /// Like `Same` if there are no options, because the command then sets the value that it names
+    /// and removes the deadline. Otherwise like `String`.
     Set,
-    /// `SET key value [PXAT instant]` with the present value, or `DEL`.
+    /// `SET key value [PXAT instant]` with the current value, or `DEL`.
     String,
-    /// As `String`, for each pair of MSETEX.
+    /// Like `String`, for each pair of MSETEX.
     Strings,
-    /// `PEXPIREAT`, `PERSIST` or `DEL`, as the deadline of the key is now.
+    /// `PEXPIREAT`, `PERSIST` or `DEL`, according to the key's deadline after the command.
     Deadline,
     /// `DEL key`.
     Deleted,
     /// `HDEL key field …`, the fields of HGETDEL.
     FieldsDeleted,
-    /// `RESTORE` of the present value of each key that the command may write, or `DEL`.
+    /// `RESTORE` with the current value of each key that the command may write, or `DEL`.
     State,
-    /// As `State`, but only of the key after STORE or STOREDIST.
+    /// Like `State`, but only for the key after STORE or STOREDIST.
     Stored,
-    /// As `State`, but only of the key at this index.
+    /// Like `State`, but only for the key at this index.
     StateOf(usize),
-    /// RESTORE with the payload as it is and the deadline as an instant.
+    /// RESTORE with the payload unchanged and the deadline as an instant.
     Restored,
-    /// The deadlines of the named elements as they are now.
+    /// The deadlines of the named elements after the command.
     ElementDeadlines,
-    /// The same for KeyDB's commands on one member.
+    /// Like `ElementDeadlines`, for KeyDB's commands on a single member.
     MemberDeadline,
-    /// The values of the named fields and their deadlines as they are now.
+    /// The values and deadlines of the named fields after the command.
     Fields,
-    /// The member added by SADDEX, and its deadlines as they are now.
+    /// The members added by SADDEX, with their deadlines after the command.
     Members,
     /// `SREM key member …`, the members in the reply.
     Popped,
@@ -55,18 +55,19 @@ pub enum Form {
     Trimmed,
     /// The result of BITOP, unless Redis 2.6 has the operation.
     Bits,
-    /// The IDs that XDELEX has deleted. As `Same` if it also removes references.
+    /// The IDs deleted by XDELEX. Like `Same` if it also removes references.
     EntriesDeleted,
     /// XGROUP without the number of entries read, and then with it.
     GroupNumbered,
-    /// The pending entries that the command has delivered or claimed, as they are now.
+    /// The pending entries that the command has delivered or claimed, in their state after the
+    /// command.
     Delivered,
-    /// As `Same`; it concerns the function libraries, not keys.
+    /// Like `Same`, but for function libraries instead of keys.
     Library,
 }
 
 impl Form {
-    /// Whether a command that has changed something is added as it is.
+    /// Whether a command that has changed something is added unchanged.
     #[inline]
     pub fn is_same(self, args: Args<'_>) -> bool {
         match self {

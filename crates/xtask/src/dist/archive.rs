@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Writes archives whose bytes depend on names, modes and contents only.
+/// Writes archives whose bytes depend only on names, modes and contents.
 pub struct Packer {
     epoch: String,
 }
@@ -19,8 +19,8 @@ impl Packer {
         }
     }
 
-    /// Adds entries of a tree to an uncompressed archive, which is created if it does not exist.
-    /// All entries belong to the user and group `owner`.
+    /// Adds entries of a tree to an uncompressed archive, creating it if necessary. All entries
+    /// belong to the user and group `owner`.
     pub fn add(&self, tree: &Stage, entries: &[String], owner: u32, archive: &Path) -> Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--format=gnu", "--numeric-owner"])
@@ -34,7 +34,7 @@ impl Packer {
         tools::run(&mut tar).map(|_| ())
     }
 
-    /// Compresses a file in place; its name gets the ending `.gz`.
+    /// Compresses a file in place and adds `.gz` to its name.
     pub fn gzip(&self, path: &Path) -> Result<()> {
         tools::run(
             Command::new("gzip")

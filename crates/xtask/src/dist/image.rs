@@ -2,7 +2,7 @@
 //! `podman load` and `skopeo` read it.
 //!
 //! It contains the program, the shared libraries that it needs, a configuration and a user, and
-//! nothing else: no shell, no package manager, no certificates of authorities.
+//! nothing else: no shell, no package manager, no CA certificates.
 
 use super::{Parts, Release, Result, Stage, tools};
 use std::fs;
@@ -15,7 +15,7 @@ const USER: u32 = 65532;
 const DATA: &str = "data";
 /// Configuration inside the image, which a user may mount another file over.
 const CONFIGURATION: &str = "/etc/mayfly/mayfly.conf";
-/// Debian packages of the libraries, whose copyright files accompany them.
+/// Debian packages of the libraries, whose copyright files are included.
 const LIBRARY_PACKAGES: [&str; 2] = ["libc6", "libgcc-s1"];
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";

@@ -1,7 +1,7 @@
 //! The bill of materials in CycloneDX's format, and the licences of the libraries in the program.
 //!
-//! `cargo tree` resolves exactly the packages and features that are compiled into the program; its
-//! plain lines need no parser of JSON. Checksums are those of `Cargo.lock`.
+//! `cargo tree` resolves exactly the packages and features that are compiled into the program, and
+//! its plain lines need no JSON parser. Checksums come from `Cargo.lock`.
 
 use super::{Release, Result, tools};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ impl Package {
         format!("pkg:cargo/{}@{}", self.name, self.version)
     }
 
-    /// Whether it is one of the project.
+    /// Whether the package belongs to this project.
     fn is_ours(&self) -> bool {
         self.name == "mayfly" || self.name.starts_with("mayfly-")
     }
@@ -45,7 +45,7 @@ const FORMAT: &str = "|{p}|{l}|{r}";
 /// Beginnings of the names of files that contain licences.
 const LICENCE_FILES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
 
-/// Collects both documents for the program as it is built on this machine.
+/// Collects both documents for the program as built on this machine.
 pub fn collect(release: &Release) -> Result<Materials> {
     let linked = tree(release, "normal,no-proc-macro")?;
     let all = tree(release, "normal,build")?;
@@ -75,8 +75,8 @@ fn tree(release: &Release, edges: &str) -> Result<Graph> {
     parse(&tools::run(&mut cargo)?)
 }
 
-/// Reads lines such as `2|serde v1.0.0|MIT|https://…`. The number is the depth, and the parent of a
-/// line is the closest line above it with a smaller depth.
+/// Reads lines such as `2|serde v1.0.0|MIT|https://…`. The number is the depth; a line's parent is
+/// the closest line above it with a smaller depth.
 fn parse(text: &str) -> Result<Graph> {
     let mut graph = Graph::new();
     let mut path: Vec<Package> = vec![];
@@ -234,8 +234,9 @@ fn bill(
     ))
 }
 
-/// Writes the licences of all packages, each text once, below the packages that have it. Those that
-/// only take part in the build are included, because some of them contain C sources of libraries.
+/// Writes the licences of all packages, each text once, below the packages that have it. Packages
+/// that only take part in the build are included, because some of them contain C sources of
+/// libraries.
 fn notices(all: &Graph, clarified: &BTreeMap<String, String>) -> Result<String> {
     let folders = registries()?;
     let mut list = String::new();

@@ -17,7 +17,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Makes an empty folder.
+    /// Creates an empty folder.
     pub fn new(root: &Path) -> Result<Stage> {
         if root.exists() {
             fs::remove_dir_all(root).map_err(|error| format!("{}: {error}", root.display()))?;
@@ -29,7 +29,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Makes an empty stage inside this one.
+    /// Creates an empty stage inside this one.
     pub fn below(&self, name: &str) -> Result<Stage> {
         Stage::new(&self.root.join(name))
     }
@@ -39,7 +39,7 @@ impl Stage {
         &self.root
     }
 
-    /// Place of a file of the stage.
+    /// Returns the path of a file in the stage.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
@@ -73,7 +73,7 @@ impl Stage {
         Ok(path)
     }
 
-    /// Makes a folder with a mode of its own.
+    /// Creates a folder with the given mode.
     pub fn folder(&self, target: &str, bits: u32) -> Result<()> {
         let path = self.path(target);
         self.make(&path)?;
@@ -91,7 +91,7 @@ impl Stage {
         mode(&path, bits)
     }
 
-    /// Makes the folders above a file.
+    /// Creates the folders above a file.
     fn ready(&self, target: &str) -> Result<PathBuf> {
         let path = self.path(target);
         self.make(path.parent().unwrap_or(&self.root))?;

@@ -1,7 +1,7 @@
 //! Programs of the system that write archives, compress and compute checksums.
 //!
-//! They are part of every Debian installation on which programs are built; libraries for the same
-//! formats would be the only dependencies of this crate.
+//! They are part of every Debian installation used for building programs; libraries for the same
+//! formats would be this crate's only dependencies.
 
 use super::Result;
 use std::fs;

@@ -65,8 +65,8 @@ fn between_siblings(files: &Arrows) -> Arrows {
     arrows
 }
 
-/// Returns the paths of the two sibling modules that contain two files; `None` if one of the files
-/// is an ancestor of the other.
+/// Returns the paths of the two sibling modules that contain two files, or `None` if one file is an
+/// ancestor of the other.
 fn siblings(one: &str, other: &str) -> Option<(String, String)> {
     let (one, other) = (module_folder(one), module_folder(other));
     let shared = one.split('/').zip(other.split('/'));
@@ -132,7 +132,7 @@ fn shortest_route(start: &str, circle: &BTreeSet<String>, arrows: &Arrows) -> Ve
     unreachable!("every member of a circle reaches itself")
 }
 
-/// The modules of one crate by path (`["net", "worker"]`), and what each re-exports.
+/// The modules of one crate by path (`["net", "worker"]`), with the re-exports of each.
 struct Modules<'h> {
     sources: BTreeMap<Vec<String>, (&'h String, &'h Source)>,
     /// For each module, the names that it re-exports and the full paths that they stand for.
@@ -311,8 +311,8 @@ impl Source {
             .collect()
     }
 
-    /// Returns paths that may lead to modules of the same crate, with their lines: those of private
-    /// `use` declarations, and paths of two or more parts in the code.
+    /// Returns paths that may lead to modules of the same crate, with their lines: private `use`
+    /// declarations, and paths of two or more parts in the code.
     fn module_paths(&self) -> Vec<(usize, String)> {
         let mut found: Vec<(usize, String)> = vec![];
         let mut declared: Vec<(usize, usize)> = vec![];

@@ -177,8 +177,8 @@ fn anchor_of(line: &str) -> String {
         .collect()
 }
 
-/// Returns the expected command if a command in the docs is wrong; `None` if it is right or not one
-/// of the project's.
+/// Returns the expected command if a command in the docs is wrong. Returns `None` if it is right or
+/// not one of the project's commands.
 fn command_fault(repository: &Repository, command: &str) -> Option<String> {
     let mut words = command.split_whitespace();
     let first = words.next()?;

@@ -197,7 +197,7 @@ fn patterns(path: &str, source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Paths of one machine and names of hosts, each split in two so that this file passes.
+/// Paths on one machine and names of hosts, each split in two so that this file passes.
 const PLACES: [[&str; 2]; 9] = [
     ["/wo", "rk/"],
     ["/ro", "ot/"],

@@ -7,8 +7,8 @@ use crate::source::Source;
 /// Maximum width in columns of a line with a comment.
 const WIDTH_MAX: usize = 100;
 
-/// Words that the page Voice replaces: the word, and what to write instead. A word matches as a
-/// whole, in any case; a space stands for any white space.
+/// Words that the page Voice replaces, each with what to write instead. A word matches as a whole,
+/// in any case; a space matches any white space.
 const WORDS: [(&str, &str); 24] = [
     ("tell", "return, report, pass or distinguish"),
     ("tells", "returns, reports, passes or distinguishes"),
