@@ -151,7 +151,7 @@ class _Keys:
 
 
 class _Load:
-    """A computation that other calls may wait for. If it ends without value and error, it was interrupted."""
+    """A computation that other calls may wait for. If it ends with neither value nor error, it was interrupted."""
 
     def __init__(self, key: Any, loop: Any = None) -> None:
         self.key = key

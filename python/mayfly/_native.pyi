@@ -164,7 +164,7 @@ class Cache:
         If the key has no live entry, returns ``default``, or raises KeyError without a default.
         """
     def popitem(self) -> tuple[Any, Any]:
-        """Removes some entry and returns its key and value. Raises KeyError if there is none."""
+        """Removes an arbitrary entry and returns its key and value. Raises KeyError if there is none."""
     def update(self, *others: Any, **entries: Any) -> None:
         """Inserts the entries of a mapping or of an iterable of pairs, and keywords as entries."""
     def get_many(self, keys: Iterable[Hashable]) -> dict[Any, Any]:

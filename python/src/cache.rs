@@ -1,13 +1,13 @@
 //! The cache of the Rust library, with Python objects as keys and values.
 //!
 //! Every call holds the interpreter's lock, and the library never runs Python code under a lock of
-//! its own: its keys compare by identity and carry their hash. Which stored key equals a given
+//! its own: its keys compare by identity and carry their hash. The stored key that equals a given
 //! object is determined before a change, by a look-up without locks ([`Cache::stored`]); only there
-//! does `__eq__` run (`search.rs`). So code that re-enters the cache finds no lock held, and a fork
-//! copies none.
+//! does `__eq__` run (`search.rs`). Code that re-enters the cache therefore finds no lock held, and
+//! a fork copies none.
 //!
-//! The library's timer is not used, because a thread that Python does not know cannot run Python
-//! code. `_timer.py` removes expired entries on a thread of Python.
+//! The library's timer is not used, because a thread unknown to Python cannot run Python code.
+//! `_timer.py` removes expired entries on a Python thread.
 
 use crate::search::{Key, Raised, Search};
 use library::{BuildError, CacheBuilder, Cause, Clock};
@@ -35,9 +35,9 @@ thread_local! {
 /// Whether the program ends, so that the timer's thread returns after its current call.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Value of an entry. When the entry has left, the object is released at once, while the library
-/// keeps the memory of the entry for readers that may have found it. Both happen under the
-/// interpreter's lock, so that a reader sees the object or none.
+/// Value of an entry. When the entry has left, the object is released immediately, while the
+/// library keeps the entry's memory for readers that may have found it. Both happen under the
+/// interpreter's lock, so that a reader sees either the object or none.
 pub struct Value(UnsafeCell<Option<Py<PyAny>>>);
 
 // SAFETY: all accesses are under the interpreter's lock, and none runs code of Python.
@@ -113,7 +113,7 @@ pub struct Cache {
     version: AtomicU64,
     has_deadlines: bool,
     is_manual: bool,
-    /// Instant for which the timer's thread is set, in milliseconds of [`now_ms`].
+    /// Instant for which the timer thread is set, in milliseconds of [`now_ms`].
     alarm_ms: AtomicU64,
     policy: String,
 }
@@ -186,7 +186,7 @@ fn refused(error: &BuildError) -> PyErr {
 }
 
 /// Returns the exception for a key without a live entry. The key is wrapped, because PyO3 would
-/// take a tuple for the list of arguments.
+/// treat a tuple as the argument list.
 fn missing(key: &Bound<'_, PyAny>) -> PyErr {
     PyKeyError::new_err((key.clone().unbind(),))
 }
@@ -222,7 +222,7 @@ fn release(hooks: &Hooks, key: &Key, value: &Value, cause: Cause) {
     });
 }
 
-/// Makes the timer's thread return soon, because the program ends.
+/// Makes the timer thread return soon, because the program is ending.
 #[pyfunction]
 pub fn end_expiry() {
     IS_ENDING.store(true, Relaxed);
@@ -538,7 +538,7 @@ impl Cache {
         }
     }
 
-    /// Removes some entry and returns its key and value. Raises KeyError if there is none.
+    /// Removes an arbitrary entry and returns its key and value. Raises KeyError if there is none.
     fn popitem(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
         for (key, _) in self.pairs(py) {
             let hash = key.bind(py).hash()? as u64;
@@ -704,7 +704,7 @@ impl Cache {
         wait.map(|wait| wait.as_secs_f64())
     }
 
-    /// Visits all Python objects to which the cache refers. No lock is taken: the collector may run
+    /// Visits all Python objects that the cache refers to. No lock is taken: the collector may run
     /// inside any call that allocates.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         for hook in [&self.hooks.listener, &self.hooks.weigher] {

@@ -1,7 +1,7 @@
 //! Fast path of cached functions, which makes a key from the arguments and looks it up.
 //!
-//! The function that computes a result is not called from here but from `direct.rs`, because the
-//! end of the program stops other threads inside of such calls.
+//! The function that computes a result is not called from here but from `direct.rs`, because at
+//! program exit, other threads are stopped inside such calls.
 
 use crate::cache::Cache;
 use crate::direct;
@@ -14,9 +14,9 @@ use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
-/// A callable that returns the cached result for its arguments. If there is none,
-/// `missed(key, arguments, keywords)` is called. If an entry has less than `stale` seconds left,
-/// that is `refresh(value, key, arguments, keywords)`, which returns the present value.
+/// A callable that returns the cached result for its arguments. If there is none, it calls
+/// `missed(key, arguments, keywords)`. If an entry has less than `stale` seconds left, it calls
+/// `refresh(value, key, arguments, keywords)` instead, which returns the current value.
 #[pyclass(
     frozen,
     dict,
@@ -125,7 +125,7 @@ impl Call {
 /// of 1,225 instructions of a hit with an integer as argument (`docs/lab/python.md`).
 ///
 /// # Safety
-/// The arguments are those of the slot `tp_call` of the class `Call`.
+/// The arguments must be those of the slot `tp_call` of the class `Call`.
 pub unsafe extern "C-unwind" fn look_up(
     object: *mut ffi::PyObject,
     arguments: *mut ffi::PyObject,

@@ -1,9 +1,9 @@
 //! Calls of Python functions that compute for long, without a Rust frame that must not be unwound.
 //!
-//! Before Python 3.14, a daemon thread that waits for the interpreter's lock at the end of the
-//! program is ended by unwinding its stack. The frames of PyO3 catch that, and the process aborts.
-//! So the class `Call` does not call the function that computes a result: it returns a request, and
-//! the frame that makes the call has no destructors and catches nothing.
+//! Before Python 3.14, a daemon thread that waits for the interpreter's lock at program exit is
+//! ended by unwinding its stack. PyO3's frames catch that, and the process aborts. The class `Call`
+//! therefore does not call the function that computes a result: it returns a request, and the frame
+//! that makes the call has no destructors and catches nothing.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -70,7 +70,7 @@ pub fn class<'py>(base: &Bound<'py, PyType>, look_up: Ternary) -> PyResult<Bound
 }
 
 /// Looks up the result of a call, and calls the function of a request. Nothing in this frame needs
-/// to be dropped, so that the end of the thread may unwind it.
+/// to be dropped, so the frame may be unwound when the thread ends.
 ///
 /// # Safety
 /// The arguments are those of a slot `tp_call`: an instance of `Call`, a tuple, and a dictionary

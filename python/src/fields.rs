@@ -1,10 +1,10 @@
-//! Requests from columns: which column holds which field, and what its values may be.
+//! Requests from columns: which column holds which field, and which values are allowed.
 
 use crate::failure::Failure;
 use crate::numbers::{Kind, Number, Numbers};
 use trace::{NextAccess, Op, Request};
 
-/// Names of the columns, with the field that each holds. They are those of traces as CSV.
+/// Names of the columns, with the field that each holds. They are the same as in CSV traces.
 const NAMES: [(&str, Field); 19] = [
     ("key", Field::Key),
     ("id", Field::Key),

@@ -1,8 +1,8 @@
 //! The native part of the Python package `mayfly`: adapts the simulator (`sim`), the readers of
 //! traces (`trace`) and the cache (`library`) to Python objects.
 //!
-//! Deliberately absent: policies, replays, formats and caches of its own; defaults and names that
-//! users see, which the Python modules beside this crate define. Start reading with `replays.rs`.
+//! Deliberately absent: policies, replays, formats and caches of its own; defaults and user-visible
+//! names, which the Python modules next to this crate define. Start reading with `replays.rs`.
 //!
 //! Memory of other libraries is read without a copy (`numbers.rs`, `arrow_in.rs`), and long calls
 //! run on a thread without the interpreter's lock (`long_call.rs`). The cache never runs Python

@@ -1,8 +1,8 @@
-//! Long calls: on a thread of their own, without the interpreter's lock, interruptible.
+//! Long calls: run on a separate thread, without the interpreter's lock, and interruptible.
 //!
 //! The calling thread wakes every 25 ms, lets Python handle signals, and reports progress. After an
-//! interrupt it returns at once; the thread ends at its next look at [`Control::check`] and frees
-//! what it has.
+//! interrupt it returns immediately; the other thread ends at its next call of [`Control::check`]
+//! and frees its memory.
 
 use crate::failure::Failure;
 use pyo3::exceptions::PyRuntimeError;

@@ -43,7 +43,7 @@ struct PythonPolicy {
     evict: Py<PyAny>,
 }
 
-/// Ends the replay. The exception reaches the caller of the replay as it is.
+/// Ends the replay. The exception reaches the caller of the replay unchanged.
 fn end(error: PyErr) -> ! {
     resume_unwind(Box::new(error))
 }
@@ -90,7 +90,7 @@ impl PythonPolicy {
         found.unwrap_or_else(|error| end(error))
     }
 
-    /// Returns the entry that `evict` has returned.
+    /// Returns the entry that `evict` returned.
     fn victim(&self, victim: &Bound<'_, PyAny>, cells: &impl Cells<()>) -> PyResult<Slot> {
         let wrong = |reason: &str| {
             let shown = victim.repr()?.to_string();

@@ -2,8 +2,8 @@
 //!
 //! A PyO3 frame parses arguments, checks the type of the object, and counts attachments of the
 //! thread, which took 204 of 729 instructions of `get` and 92 of 575 of a subscript
-//! (`docs/lab/python.md`). So the class `Cache` is a sub-class of PyO3's class that
-//! replaces these two functions. Everything else is in `cache.rs`.
+//! (`docs/lab/python.md`). The class `Cache` is therefore a subclass of PyO3's class that replaces
+//! these two functions. Everything else is in `cache.rs`.
 //!
 //! Without PyO3's count, objects that Rust code drops would be released later, not wrongly. A read
 //! drops none.

@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// Key of an entry. Stored keys are equal if they are the same object. A key that is looked up is
-/// also compared by `__eq__`.
+/// Key of an entry. Stored keys are equal only if they are the same object. A key being looked up
+/// is also compared by `__eq__`.
 pub enum Key {
     /// Key of the cache, and its hash.
     Stored(Py<PyAny>, u64),
@@ -22,7 +22,7 @@ pub enum Key {
 
 const _: () = assert!(size_of::<Key>() == 16);
 
-/// Address of a [`Search`], which exists as long as the key that holds it.
+/// Address of a [`Search`], which exists for as long as the key that holds it.
 #[derive(Clone, Copy)]
 pub struct Pointer(NonNull<Search>);
 
@@ -118,7 +118,7 @@ impl Search {
         }
     }
 
-    /// Returns the exception that `__eq__` has raised.
+    /// Returns the matching object, if any, or the exception that `__eq__` raised.
     #[inline]
     pub fn end(self) -> PyResult<Option<Py<PyAny>>> {
         match self.raised.into_inner() {
@@ -127,7 +127,7 @@ impl Search {
         }
     }
 
-    /// Sets the exception that `__eq__` has raised.
+    /// Sets the exception that `__eq__` raised, if any, in the interpreter.
     #[inline]
     pub fn close(self, py: Python<'_>) -> Result<(), Raised> {
         match self.raised.into_inner() {

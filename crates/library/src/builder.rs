@@ -25,7 +25,7 @@ pub(crate) type Listener<K, V> = dyn Fn(&K, &V, Cause) + Send + Sync;
 pub enum BuildError {
     /// The name of the policy is unknown, or one of its knobs is invalid.
     Policy(policy::knobs::SpecError),
-    /// The policy, given by its name, runs in the simulator only, because it needs future requests
+    /// The policy, given by its name, runs only in the simulator, because it needs future requests
     /// or more bits per entry than a cache has.
     NotServed(&'static str),
     /// The jitter is not between 0 and 1.
@@ -131,7 +131,7 @@ impl<K, V, S> CacheBuilder<K, V, S> {
     /// entry; 0 counts as 1, so that the number of entries is bounded.
     ///
     /// An entry may weigh as much as the whole capacity. A heavier entry is not stored: it removes
-    /// the present entry with its key, is passed to the listener, and is counted by
+    /// the existing entry of its key, is passed to the listener, and is counted by
     /// [`Stats::too_heavy`](crate::Stats::too_heavy). A cache with a weigher has a single
     /// [shard](CacheBuilder::shards) by default, so that this limit is the same on every machine.
     ///
@@ -243,9 +243,9 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         self
     }
 
-    /// Reloads entries before they expire. During the last `window` before its deadline an entry is
-    /// *stale*: one caller of [`Cache::get_with`](crate::Cache::get_with) or one of its variants
-    /// loads a new value, and all others receive the present value meanwhile.
+    /// Reloads entries before they expire. During the last `window` before its deadline, an entry
+    /// is *stale*: one caller of [`Cache::get_with`](crate::Cache::get_with) or one of its variants
+    /// loads a new value, and all others meanwhile receive the current value.
     ///
     /// For example, a TTL of 10 minutes with a window of 9 minutes gives entries a *soft* TTL of
     /// one minute. [`Cache::get_or_refresh`](crate::Cache::get_or_refresh) has an example.
@@ -278,22 +278,22 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         self
     }
 
-    /// Sets a function that is called with each entry that has left the cache, and the cause.
+    /// Sets a function that is called with each entry that has left the cache, and with the cause.
     ///
-    /// The thread that removed the entry calls the listener as soon as the entry has left, without
-    /// locks. For expired entries that is the timer. The listener may use the cache, for example to
-    /// put back an evicted entry.
+    /// The listener is called as soon as the entry has left, by the thread that removed it and
+    /// without locks. For expired entries, that thread is the timer. The listener may use the
+    /// cache, for example to put back an evicted entry.
     ///
-    /// If the listener itself makes entries leave this cache or another one, they are reported
-    /// after it has returned and before the outer operation ends. A program's call that makes one
-    /// entry leave can cause at most 100 such further reports. Entries beyond that leave without a
-    /// call and are counted by [`Stats::unreported`](crate::Stats::unreported), so that an
-    /// operation ends even if every call of the listener makes another entry leave.
+    /// If the listener itself makes entries leave this cache or another one, these are reported
+    /// after it has returned and before the outer operation ends. A call by the program that makes
+    /// one entry leave can cause at most 100 further reports in this way. Entries beyond that leave
+    /// without a call and are counted by [`Stats::unreported`](crate::Stats::unreported), so that
+    /// an operation ends even if every call of the listener makes another entry leave.
     ///
     /// # Panics
     ///
-    /// A panic of the listener reaches the caller of the operation after all entries of the
-    /// operation have been handled. A panic in the timer is ignored.
+    /// If the listener panics, the panic reaches the caller of the operation after all entries of
+    /// the operation have been handled. A panic in the timer is ignored.
     ///
     /// # Examples
     ///
@@ -321,19 +321,19 @@ impl<K, V, S> CacheBuilder<K, V, S> {
     /// Sets the number of shards, from 1 to 65,536. Each shard has its own lock for writers, its
     /// own policy and its own expiry index.
     ///
-    /// The default is four shards per processor and one more per 43,008 entries, but a single shard
+    /// The default is four shards per processor plus one per 43,008 entries, but a single shard
     /// below 4,096 entries or with a weigher.
     ///
-    /// The capacity is divided evenly, so that no entry can weigh more than one shard's part: with
-    /// 16 shards, a sixteenth of the capacity. With a weigher, more than one shard is worthwhile
-    /// only if several threads write at the same time.
+    /// The capacity is divided evenly, so no entry can weigh more than one shard's part: with 16
+    /// shards, a sixteenth of the capacity. With a weigher, more than one shard is worthwhile only
+    /// if several threads write at the same time.
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self
     }
 
-    /// Sets the number of entries for which a cache with a weigher allocates its tables at first.
-    /// Tables grow when the number is exceeded. At most 67 million entries are provided for.
+    /// Sets the number of entries for which a cache with a weigher initially allocates its tables.
+    /// Tables grow beyond it as needed. Room is allocated for at most 67 million entries.
     pub fn expected_entries(mut self, count: usize) -> Self {
         self.expected = Some(count);
         self
@@ -401,8 +401,7 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         Ok(policy)
     }
 
-    /// Returns the timer to be used: [`Timer::Manual`] with a manual clock, which no thread can
-    /// follow.
+    /// Returns the timer to use: [`Timer::Manual`] with a manual clock, which no thread can follow.
     pub(crate) fn timer_in_use(&self) -> Timer {
         match self.clock {
             Clock::System => self.timer,

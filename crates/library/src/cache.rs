@@ -170,7 +170,7 @@ where
         keys.into_iter().map(value).collect()
     }
 
-    /// Inserts a value with the builder's time to live, or replaces the present value of the key.
+    /// Inserts a value with the builder's time to live, or replaces the key's current value.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
@@ -184,8 +184,7 @@ where
         self.store(key, value, ttl);
     }
 
-    /// Inserts or replaces a value with a time to live of its own. A `ttl` of 0 removes the key
-    /// instead.
+    /// Inserts or replaces a value with its own time to live. A `ttl` of 0 removes the key instead.
     ///
     /// # Panics
     ///
@@ -242,8 +241,8 @@ where
         self.store(key, value, ttl.filter(|_| self.inner.has_deadlines));
     }
 
-    /// Removes a key, and returns true if it had a live entry. If the key was remembered as one
-    /// [without a value](CacheBuilder::negative_ttl), that is forgotten, too.
+    /// Removes a key, and returns true if it had a live entry. If the key was remembered as having
+    /// [no value](CacheBuilder::negative_ttl), that is forgotten, too.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
@@ -378,8 +377,8 @@ where
         self.inner.capacity.load(Relaxed)
     }
 
-    /// Changes the capacity. If the new one is lower, entries are evicted at once, a bounded number
-    /// of them under one lock. The number of shards does not change.
+    /// Changes the capacity. If the new one is lower, entries are evicted immediately, a bounded
+    /// number at a time under one lock. The number of shards does not change.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(100);
@@ -418,7 +417,7 @@ where
         self.inner.expire_all();
     }
 
-    /// Ends all current loads, and forgets all keys that have no value.
+    /// Ends all current loads, and forgets all keys remembered as having no value.
     fn forget_unknown(&self) {
         self.inner.shards.iter().for_each(Shard::all_changed);
         if let Some((_, absent)) = &self.inner.negative {
@@ -432,9 +431,9 @@ where
     /// Removes the entries for which `is_invalid` returns true, and returns their number. Entries
     /// inserted during the call may or may not be checked.
     ///
-    /// The function is called without locks, and no lock is held for more than one removal. Because
-    /// it cannot see values that are being loaded, loads in progress do not store their values.
-    /// Keys [without a value](CacheBuilder::negative_ttl) are forgotten.
+    /// The function is called without locks, and no lock is held for more than one removal. Loads
+    /// in progress do not store their values, because the function cannot see values that are still
+    /// being loaded. Keys [without a value](CacheBuilder::negative_ttl) are forgotten.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
@@ -516,11 +515,11 @@ where
         });
     }
 
-    /// Removes all entries that have expired, a bounded number of them under one lock, and returns
-    /// how many it removed.
+    /// Removes all expired entries, a bounded number at a time under one lock, and returns how many
+    /// it removed.
     ///
-    /// Call it when the timer is [`Timer::Manual`]. With another timer it only does early what the
-    /// timer would do soon. It also frees the memory of entries that left before.
+    /// Call it when the timer is [`Timer::Manual`]. With any other timer, it only does early what
+    /// the timer would soon do. It also frees the memory of entries that left earlier.
     ///
     /// ```
     /// use mayfly::{Cache, Clock, ManualClock};
@@ -608,7 +607,7 @@ where
         stats
     }
 
-    /// Panics if an internal structure contradicts itself. It is slow, and meant for tests.
+    /// Panics if an internal structure is inconsistent. Slow; meant for tests.
     #[doc(hidden)]
     pub fn check(&self) {
         for shard in &self.inner.shards {

@@ -1,9 +1,9 @@
 //! Causes of an entry's removal.
 
-/// Cause for which an entry has left the cache, as a removal listener receives it.
+/// Cause for which an entry has left the cache, as passed to the listener.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// The time to live or the idle time of the entry has ended.
+    /// The entry's time to live or idle time has ended.
     Expired,
     /// The cache was full, or the policy did not admit the entry.
     Evicted,

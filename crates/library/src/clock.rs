@@ -65,8 +65,8 @@ impl ManualClock {
         let _ = self.0.fetch_update(SeqCst, SeqCst, later);
     }
 
-    /// Sets the time since the clock was created. The clock may go back; deadlines of entries do
-    /// not change with it.
+    /// Sets the time since the clock was created. The clock may go back; the deadlines of entries
+    /// do not change with it.
     pub fn set(&self, since_start: Duration) {
         let ms = START_MS.saturating_add(ms_of(since_start));
         self.0.store(ms.min(Tick::MAX.0), SeqCst);
@@ -100,7 +100,7 @@ fn anchor() -> (Instant, u64) {
     *ANCHOR.get_or_init(|| (Instant::now(), coarse_ms()))
 }
 
-/// Returns the present instant of the system's clock.
+/// Returns the current instant of the system's clock.
 #[inline]
 pub(crate) fn system_now() -> Tick {
     Tick(START_MS + anchor().0.elapsed().as_millis() as u64)
@@ -112,19 +112,19 @@ pub(crate) fn system_wait(tick: u64) -> Duration {
     instant.saturating_sub(anchor().0.elapsed())
 }
 
-/// Upper bound in milliseconds of the difference between [`Clock::recent`] and the present instant.
-/// The system's coarse clock advances at each tick of the kernel, every 1 to 10 ms.
+/// Upper bound in milliseconds on the difference between [`Clock::recent`] and the current instant.
+/// The system's coarse clock advances at each kernel tick, every 1 to 10 ms.
 pub(crate) const RECENT_MS: u64 = 1_000;
 
-/// Returns the milliseconds of the monotonic clock at the kernel's last tick, in a fifth of the
-/// time that the exact clock takes.
+/// Returns the milliseconds of the monotonic clock at the last kernel tick, in a fifth of the time
+/// that the exact clock takes.
 ///
-/// It calls the C library, to which the standard library links, because rustix reads the kernel's
-/// shared object itself, and that ends the process under Valgrind.
+/// It calls the C library, which the standard library links to. rustix would read the kernel's
+/// shared object itself, which ends the process under Valgrind.
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 #[inline]
 fn coarse_ms() -> u64 {
-    /// `timespec` as 64-bit systems define it.
+    /// `timespec`, as defined on 64-bit systems.
     #[repr(C)]
     struct Time {
         seconds: i64,
@@ -149,7 +149,7 @@ fn coarse_ms() -> u64 {
     0
 }
 
-/// Returns an instant that differs from the present one by less than [`RECENT_MS`].
+/// Returns an instant that differs from the current one by less than [`RECENT_MS`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 #[inline]
 pub(crate) fn system_recent() -> Tick {
@@ -164,8 +164,8 @@ pub(crate) fn system_recent() -> Tick {
 }
 
 impl Clock {
-    /// Returns an instant that differs from the present one by less than [`RECENT_MS`], in less
-    /// time than [`Clock::now`] takes.
+    /// Returns an instant that differs from the current one by less than [`RECENT_MS`], faster than
+    /// [`Clock::now`].
     #[inline]
     pub(crate) fn recent(&self) -> Tick {
         match self {

@@ -17,7 +17,7 @@ const LINK_MASK: u64 = (1 << LINK_BITS) - 1;
 /// Number of random slots of the table that a sample tries before it scans the buckets in turn.
 const SAMPLE_TRIES: u64 = 32;
 
-/// Returns the word of a row for a deadline that the index has not filed.
+/// Returns the word stored in a row for a deadline that the index has not filed.
 pub(crate) fn word_of(deadline: Option<Tick>) -> u64 {
     deadline.map_or(0, |deadline| {
         debug_assert!((1..=Tick::MAX.0).contains(&deadline.0));
@@ -25,7 +25,7 @@ pub(crate) fn word_of(deadline: Option<Tick>) -> u64 {
     })
 }
 
-/// Returns the deadline in a word.
+/// Returns the deadline stored in a word.
 #[inline(always)]
 pub(crate) fn deadline_in(word: u64) -> Option<Tick> {
     let deadline = word >> LINK_BITS;
@@ -38,7 +38,7 @@ pub(crate) trait Keys {
     fn hash_in(&self, slot: u32) -> u64;
 }
 
-/// The entries of a shard as the policy and the index see them. Their [`Slot`] is a position in the
+/// A shard's entries as seen by the policy and the index. Their [`Slot`] is a position in the
 /// table.
 pub(crate) struct View<'a> {
     pub rows: &'a Rows,
@@ -340,7 +340,7 @@ impl Core {
         due.map_or(u64::MAX, |due| due.0)
     }
 
-    /// Returns an upper bound of the number of expired entries that are still stored.
+    /// Returns an upper bound on the number of expired entries still stored.
     pub(crate) fn backlog(&self, now: Tick) -> usize {
         self.wheel.as_ref().map_or(0, |wheel| wheel.backlog(now))
     }
@@ -363,7 +363,7 @@ impl Core {
         self.policy.heap_bytes() + self.wheel.as_ref().map_or(0, |wheel| wheel.heap_bytes())
     }
 
-    /// Panics if a structure contradicts itself or the entries.
+    /// Panics if a structure is inconsistent with itself or with the entries.
     pub(crate) fn check(&self, view: &View<'_>) {
         self.policy.check(view);
         if let Some(wheel) = &self.wheel {

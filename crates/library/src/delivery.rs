@@ -1,18 +1,18 @@
-//! Order in which a thread calls listeners and drops values.
+//! The order in which a thread calls listeners and drops values.
 //!
-//! A listener, or the destructor of a value, may change a cache and thereby make other entries
-//! leave. If those were reported within the same call, a listener that inserts entries could be
-//! called recursively to any depth. Therefore, while a thread reports the entries that one change
-//! (the *outermost* change) has removed, the entries that its further changes remove wait in a
-//! queue of the thread. The outermost change reports them, too, before it returns.
+//! A listener, or the destructor of a value, may change a cache and thereby make further entries
+//! leave. If these were reported within the same call, a listener that inserts entries could be
+//! called recursively to any depth. So while a thread reports the entries removed by one change
+//! (the *outermost* change), the entries removed by further changes on the same thread wait in a
+//! queue. The outermost change reports them, too, before it returns.
 //!
-//! A listener that makes an entry leave at each of its calls, such as one that puts evicted entries
-//! back into the full cache, would keep the outermost change busy forever, and its queue would grow
-//! without a bound. Therefore the queue holds at most [`CHAIN_MAX`] entries to report for each
-//! entry of the outermost change. Further entries leave at once without a call of the listener,
-//! which ends the chain, and are counted ([`Stats::unreported`](crate::Stats::unreported)). Changes
-//! with nothing to report are not queued either, with one exception: a change that was made by the
-//! destructor of a dropped value waits until that destructor has returned.
+//! A listener that makes an entry leave at each call, such as one that puts evicted entries back
+//! into the full cache, would keep the outermost change busy forever, and its queue would grow
+//! without bound. The queue therefore holds at most [`CHAIN_MAX`] entries to report for each entry
+//! of the outermost change. Further entries leave immediately without a call of the listener, which
+//! ends the chain, and are counted ([`Stats::unreported`](crate::Stats::unreported)). Changes with
+//! nothing to report are not queued either, with one exception: a change made by the destructor of
+//! a dropped value waits until that destructor has returned.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -20,8 +20,8 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::LocalKey;
 
-/// Maximum number of reported entries that calls of listeners make leave, for each entry that a
-/// call of the program makes leave.
+/// Maximum number of reported entries that listener calls make leave, for each entry that a call by
+/// the program makes leave.
 pub(crate) const CHAIN_MAX: usize = 100;
 
 /// Queue of changes whose entries are not handled yet. Each function reports the entries of one
@@ -52,8 +52,8 @@ pub(crate) fn is_under_way() -> bool {
     IS_UNDER_WAY.get()
 }
 
-/// Queues a change that was made during the outermost one and has `entry_count` entries to report.
-/// `end` is called later, or at once if there is nothing to report.
+/// Queues a change made during the outermost one, with `entry_count` entries to report. `end` is
+/// called later, or immediately if there is nothing to report.
 pub(crate) fn append(entry_count: usize, end: impl FnOnce(Reports) + 'static) {
     let left = LEFT.get().checked_sub(entry_count);
     LEFT.set(left.unwrap_or(0));
@@ -73,8 +73,8 @@ pub(crate) fn append(entry_count: usize, end: impl FnOnce(Reports) + 'static) {
     }
 }
 
-/// Runs the report of the outermost change, which reports or drops `entry_count` entries, and the
-/// reports of all changes that follow from it. A panic is passed on after all of them.
+/// Runs the report of the outermost change, which reports or drops `entry_count` entries, and then
+/// the reports of all changes that follow from it. A panic is passed on after all of them.
 pub(crate) fn run(entry_count: usize, report: impl FnOnce()) {
     IS_UNDER_WAY.set(true);
     LEFT.set(entry_count.saturating_mul(CHAIN_MAX));

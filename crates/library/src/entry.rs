@@ -1,4 +1,4 @@
-//! Changes that depend on the present value of a key.
+//! Changes that depend on a key's current value.
 
 use crate::cache::Cache;
 use crate::epoch::pin;
@@ -6,14 +6,14 @@ use crate::shard::{Expect, Removed};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// Change that the closure of [`Cache::compute`] requests.
+/// Change requested by the closure of [`Cache::compute`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op<V> {
     /// Leaves the entry unchanged.
     Keep,
     /// Stores a value with the builder's time to live.
     Put(V),
-    /// Stores a value with a time to live of its own.
+    /// Stores a value with its own time to live.
     PutWithTtl(V, Duration),
     /// Removes the entry.
     Remove,
@@ -31,8 +31,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Changes an entry depending on its present value, atomically for other threads. `decide`
-    /// receives the present value, or `None`, and returns the change. Returns true if the entry was
+    /// Changes an entry depending on its current value, atomically for other threads. `decide`
+    /// receives the current value, or `None`, and returns the change. Returns true if the entry was
     /// changed.
     ///
     /// `decide` is called without a lock and may use the cache. If another thread changes the entry
@@ -105,7 +105,7 @@ where
         &self.key
     }
 
-    /// Replaces the present value by the result of `modify`, with the builder's time to live. Does
+    /// Replaces the current value by the result of `modify`, with the builder's time to live. Does
     /// nothing if the key is absent.
     pub fn and_modify(self, modify: impl Fn(&V) -> V) -> Self {
         self.cache.compute(self.key.clone(), |present| {
@@ -114,7 +114,7 @@ where
         self
     }
 
-    /// Returns the present value, or stores `value` and returns it.
+    /// Returns the current value, or stores `value` and returns it.
     pub fn or_insert(self, value: V) -> V {
         let mut result = value.clone();
         self.cache.compute(self.key, |present| match present {
@@ -130,7 +130,7 @@ where
         result
     }
 
-    /// Returns the present value, or stores the result of `load` and returns it. Like
+    /// Returns the current value, or stores the result of `load` and returns it. Like
     /// [`Cache::get_with`], it lets only one caller per key load at a time.
     pub fn or_insert_with(self, load: impl FnOnce() -> V) -> V {
         self.cache.get_with(self.key, load)

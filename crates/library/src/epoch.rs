@@ -5,14 +5,14 @@
 //! reads all cells. An entry that was unlinked before the advance can be reused when every cell is
 //! 0 or holds the new epoch or a later one:
 //!
-//! - If the writer has seen the reader's store and its epoch is new, the reader has read the epoch
-//!   after the advance. Therefore it sees that the entry is unlinked.
-//! - If the writer has not seen the reader's store, the reader has executed the barrier before that
-//!   store. Therefore all its reads follow the unlinking.
+//! - If the writer has seen the reader's store and its epoch is new, then the reader read the epoch
+//!   after the advance, and therefore sees that the entry is unlinked.
+//! - If the writer has not seen the reader's store, then the reader executed the barrier before
+//!   that store, and therefore all its reads follow the unlinking.
 //!
 //! The barrier is asymmetric where the system has `membarrier` (Linux): the writer pays about 3 µs
-//! for each batch of retired entries, a reader two plain stores. Elsewhere, and under Loom and
-//! Miri, both execute a fence.
+//! for each batch of retired entries, and a reader pays two plain stores. Elsewhere, and under Loom
+//! and Miri, both execute a fence.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
 use std::cell::Cell;
@@ -30,7 +30,7 @@ const LENT: u64 = u64::MAX;
 /// Cell of a thread, on cache lines of its own.
 #[repr(align(128))]
 pub(crate) struct Pin {
-    /// Epoch at which the thread pinned itself; 0 while it reads nothing.
+    /// Epoch at which the thread pinned itself; 0 while it is not reading.
     epoch: AtomicU64,
     is_taken: AtomicBool,
     /// Number of the cell, set when it is first claimed. Only the thread that owns the cell reads
@@ -190,8 +190,8 @@ mod barrier {
         }
 
         /// Returns true if `heavy` alone orders readers. The result becomes true before the first
-        /// cache exists, and stays true. A reader that has seen false executes a fence, which
-        /// always suffices.
+        /// cache exists, and stays true. A reader that saw false executes a fence, which always
+        /// suffices.
         #[inline(always)]
         pub(in super::super) fn is_asymmetric() -> bool {
             IS_ASYMMETRIC.load(Ordering::Relaxed)
@@ -258,7 +258,7 @@ pub(crate) fn prepare() {
 
 #[cfg(not(loom))]
 thread_local! {
-    /// Cell of the thread, once it has one that needs no fence.
+    /// Cell of this thread, once it has one that needs no fence.
     static OWN: Cell<Option<&'static Pin>> = const { Cell::new(None) };
     static RETURN: Return = const { Return(Cell::new(None)) };
 }

@@ -37,8 +37,8 @@ pub trait Expiry<K, V>: Send + Sync {
         ttl
     }
 
-    /// Returns the time to live of an entry that replaces another one, which had the time
-    /// `remaining`. `ttl` is the value from the call or the builder.
+    /// Returns the time to live of an entry that replaces another one, which had `remaining` left.
+    /// `ttl` is the value from the call or the builder.
     fn after_update(
         &self,
         _key: &K,
@@ -49,13 +49,13 @@ pub trait Expiry<K, V>: Send + Sync {
         ttl
     }
 
-    /// Returns true if [`Expiry::after_read`] must be called. Reads are faster if it need not be.
+    /// Returns true if [`Expiry::after_read`] must be called. Reads are faster otherwise.
     fn has_reads(&self) -> bool {
         false
     }
 
-    /// Returns the new time to live of an entry that was just read, which had the time `remaining`.
-    /// A time that is not shorter than before is stored without a lock.
+    /// Returns the new time to live of an entry that was just read and had `remaining` left. A time
+    /// that is not shorter than before is stored without a lock.
     fn after_read(&self, _key: &K, _value: &V, remaining: Option<Duration>) -> Option<Duration> {
         remaining
     }

@@ -1,14 +1,14 @@
 //! Single flight: at most one load per key at a time.
 //!
 //! A caller that finds no value *joins* the key. The first caller leads and loads; the others wait
-//! for its result. A caller that comes after a change of the key does not wait for a load that
+//! for its result. A caller that arrives after a change of the key does not wait for a load that
 //! began before the change: the first such caller leads another load.
 //!
 //! If the leader panics or its future is dropped, the waiting callers try again, and one of them
-//! leads. If the leader is a task whose load is stalled (see `pace.rs`), another caller leads
-//! beside it. The first value is returned to all; without one, the waiting callers receive the
-//! result of the leader that began last. Callers wait by means of wakers, so that threads and tasks
-//! of any runtime can wait for each other.
+//! leads. If the leader is a task whose load is stalled (see `pace.rs`), another caller leads as
+//! well. The first value is returned to all; without one, the waiting callers receive the result of
+//! the leader that began last. Callers wait by means of wakers, so that threads and tasks of any
+//! runtime can wait for each other.
 
 use crate::pace::{Pace, Watch};
 use crate::sync::lock;
@@ -53,22 +53,23 @@ enum State<V> {
 /// State of a flight that has not ended.
 struct Loading {
     wakers: Wakers,
-    /// The leader that began last. The waiting callers depend on it: the flight ends when it ends.
+    /// The leader that began last. The waiting callers depend on it, because the flight ends when
+    /// it ends.
     latest: Leader,
 }
 
-/// Kind of a caller that loads.
+/// Kind of a loading caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Thread that is blocked during the load.
     Thread,
     /// Task of a runtime.
     Task,
-    /// Caller that passes the right to load on, for example to another thread.
+    /// Caller that passes on the right to load, for example to another thread.
     Right,
 }
 
-/// Description of a leader for the callers that wait for it.
+/// What waiting callers need to know of a leader.
 #[derive(Clone)]
 struct Leader {
     /// Number of the load in its shard.
@@ -85,9 +86,9 @@ impl Leader {
     }
 }
 
-/// Wakers of the waiting callers, each at a place of its own, so that a caller that stops waiting
-/// can remove its waker without a search. Wakers are dropped without the lock, because dropping one
-/// may drop the waiting task.
+/// Wakers of the waiting callers, each at its own place, so that a caller that stops waiting can
+/// remove its waker without a search. Wakers are dropped without the lock, because dropping one may
+/// drop the waiting task.
 #[derive(Default)]
 struct Wakers {
     places: Vec<Option<Waker>>,
@@ -320,7 +321,7 @@ impl<K, V> Lead<K, V> {
     }
 
     /// Ends the flight if this is the latest leader or the state has a value. The end of an earlier
-    /// leader without a value does not concern the waiting callers.
+    /// leader without a value does not affect the waiting callers.
     fn end(&mut self, state: State<V>) {
         if std::mem::replace(&mut self.is_over, true) {
             return;

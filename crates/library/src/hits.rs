@@ -1,10 +1,10 @@
-//! Buffers of hits for policies that change their structure at a hit.
+//! Hit buffers for policies that change their structure on a hit.
 //!
-//! A reader appends the hit to a buffer that it shares with few other threads, without a lock. The
+//! A reader appends the hit, without a lock, to a buffer that it shares with few other threads. The
 //! next thread that holds the shard's lock passes the hits to the policy. A reader that fills a
 //! buffer tries to take the lock, and drops the buffer's hits if another thread holds it. Hits are
 //! also lost when two threads append to one buffer at the same time. A lost hit makes a decision of
-//! the policy slightly worse, and has no other effect.
+//! the policy slightly worse and has no other effect.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! The state that all clones of a cache share, and the steps of its operations.
+//! State shared by all clones of a cache, and the steps of its operations.
 
 use crate::builder::{CacheBuilder, Listener, Weigher};
 use crate::clock::{Clock, RECENT_MS, after, ms_of, until};
@@ -32,7 +32,7 @@ const FEW: u64 = 4_096;
 const BUCKETS: usize = 4_096;
 /// Capacity in entries above which tables start small and grow.
 const MANY: u64 = 1 << 26;
-/// Number of entries for which a shard makes room if the expected number is unknown.
+/// Number of entries that a shard makes room for if the expected number is unknown.
 const UNKNOWN: usize = 64;
 /// Assumed number of entries of a weighed cache if the expected number is unknown.
 const ENTRIES_WEIGHED: u64 = 10_240;
@@ -40,7 +40,7 @@ const ENTRIES_WEIGHED: u64 = 10_240;
 /// store a new one.
 pub(crate) const IDLE_SLACK: u64 = 64;
 
-/// Number of slices of each shard that a timer removes before it serves other caches or tasks.
+/// Number of slices per shard that a timer removes before it serves other caches or tasks.
 const SLICES_PER_TURN: usize = 4;
 
 /// TTL of remembered absences, and a cache of the keys that have no value.
@@ -52,12 +52,12 @@ pub(crate) struct Inner<K, V, S> {
     pub(crate) hasher: S,
     pub(crate) on_hit: OnHit,
     pub(crate) marker: Marker,
-    /// Whether a hit needs nothing but `quick`.
+    /// Whether a hit needs only `quick`.
     has_quick: bool,
     /// Marking rule of `marker`, if it has this simple form.
     quick: Quick,
     pub(crate) has_deadlines: bool,
-    /// Whether changes need the present time, for deadlines or because hits store it.
+    /// Whether changes need the current time, for deadlines or because hits store it.
     pub(crate) has_time: bool,
     /// Idle time in milliseconds.
     pub(crate) tti: Option<u64>,
@@ -77,8 +77,7 @@ pub(crate) struct Inner<K, V, S> {
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) is_registered: AtomicBool,
     pub(crate) capacity: AtomicU64,
-    /// Instant of the last removal of expired entries, by which a clock that has gone back is
-    /// noticed.
+    /// Instant of the last removal of expired entries, which reveals a clock that has gone back.
     pub(crate) reached: AtomicU64,
 }
 
@@ -121,16 +120,16 @@ impl Quick {
 /// Age of an entry, compared with its deadline.
 enum Age {
     Fresh,
-    /// In the refresh window before the deadline, in which the entry is reloaded.
+    /// In the refresh window before the deadline, when the entry is reloaded.
     Stale,
     Dead,
 }
 
-/// An entry that a look-up has found.
+/// An entry found by a look-up.
 pub(crate) struct Seen<'a, K, V> {
     pub shard: &'a Shard<K, V>,
     pub found: Found<'a, K, V>,
-    /// Whether the entry is in the refresh window before its deadline, in which it is reloaded.
+    /// Whether the entry is in the refresh window before its deadline, when it is reloaded.
     pub is_stale: bool,
 }
 
@@ -182,7 +181,8 @@ pub(crate) fn part(whole: u64, count: u64, number: u64) -> u64 {
     whole / count + u64::from(number < whole % count)
 }
 
-/// Result of a change that expects a certain entry; key and value if another entry was found.
+/// Result of a change that expects a certain entry. The error contains key and value, if another
+/// entry was found.
 pub(crate) type Attempt<K, V> = Result<Inserted, (K, V)>;
 
 impl<K, V, S> Inner<K, V, S>
@@ -298,7 +298,7 @@ where
         })
     }
 
-    /// Inserts a value if the present entry is the expected one. Otherwise returns the key and the
+    /// Inserts a value if the current entry is the expected one. Otherwise returns the key and the
     /// value.
     pub(crate) fn store_if(
         self: &Arc<Self>,
@@ -364,7 +364,7 @@ where
         }
     }
 
-    /// Removes the entry and the remembered absence of a key if the present entry is the expected
+    /// Removes the entry and the remembered absence of a key if the current entry is the expected
     /// one.
     pub(crate) fn remove_if<Q>(self: &Arc<Self>, hash: u64, key: &Q, expect: Expect) -> Removed
     where
@@ -462,7 +462,7 @@ where
     }
 
     /// Calls `see` with the value of a live entry, and registers a hit. There are two variants of
-    /// the code, so that the common one has few values to keep in registers.
+    /// the code, so that the common one keeps few values in registers.
     #[inline(always)]
     pub(crate) fn read<Q, R>(&self, key: &Q, see: impl FnOnce(&V) -> R) -> Option<R>
     where
@@ -537,8 +537,8 @@ where
         })
     }
 
-    /// Compares a deadline with the clock. It is not inlined, because a call of the clock makes
-    /// callers save all registers.
+    /// Compares a deadline with the clock. It is not inlined, because a call of the clock makes its
+    /// caller save all registers.
     #[inline(never)]
     fn age(&self, deadline: Tick) -> Age {
         let ahead = self.refresh_ahead.unwrap_or(0).saturating_add(RECENT_MS);

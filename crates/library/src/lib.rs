@@ -18,15 +18,15 @@
 //!   caches of the process share removes what is due and calls the removal listener, within
 //!   milliseconds and without any traffic. Instead of the thread, a task of any runtime or the
 //!   program itself can do it ([`Timer`]). [`Stats`] reports how late removals were.
-//! - **Reads without locks.** A look-up takes no lock. Under policies with lazy promotion, such as
+//! - **Reads without locks.** A look-up takes no lock. With policies that promote lazily, such as
 //!   the default S3-FIFO-W, it writes shared memory only when it marks an entry that was not
 //!   marked.
 //! - **Any policy.** The eviction policies of the Mayfly server and simulator run here unchanged:
 //!   [`CacheBuilder::policy_named`].
 //! - **Loading**, once per key at a time, by threads and by tasks: [`Cache::get_with`],
-//!   [`Cache::try_get_with_async`], with reloads ahead of time ([`CacheBuilder::refresh_ahead`])
-//!   and memory of absent values ([`CacheBuilder::negative_ttl`]).
-//! - [`unsync::Cache`] is the same for one thread, without atomic operations on values.
+//!   [`Cache::try_get_with_async`], with reloads ahead of time ([`CacheBuilder::refresh_ahead`]),
+//!   and remembering absent values ([`CacheBuilder::negative_ttl`]).
+//! - [`unsync::Cache`] is a variant for one thread, without atomic operations on values.
 //!
 //! # How it works
 //!
@@ -53,8 +53,8 @@
 //!   that own something.
 //! - **Policies that change their structure at a hit** (LRU, ARC, W-TinyLFU …) receive hits through
 //!   small buffers that may lose some.
-//! - **An idle time that is extended** costs a compare-and-swap, because the index reads the later
-//!   deadline when it comes to the entry.
+//! - **Extending an idle time** costs a compare-and-swap, because the index reads the later
+//!   deadline when it reaches the entry.
 //!
 //! # What calls may do
 //!
@@ -63,20 +63,21 @@
 //! of any of them leaves the cache consistent. A listener or a destructor is not called within
 //! another one, but after it ([`CacheBuilder::listener`]).
 //!
-//! Keys and values of entries that have left are dropped without locks, when no thread can see them
-//! any more. A call that makes a single entry leave usually drops it before it returns: once in
-//! some milliseconds it waits for the grace period. What leaves in between is dropped with the next
-//! 32 removals of the shard, and at the latest after 10 ms by the timer. A thread that is within a
-//! closure of [`Cache::read`] or [`Cache::for_each`] delays that until the closure has returned,
-//! and under [`Timer::Manual`] it waits for [`Cache::expire`].
+//! Keys and values of entries that have left are dropped without locks, once no thread can see
+//! them. A call that makes a single entry leave usually drops it before it returns: once in some
+//! milliseconds, it waits for the grace period. Entries that leave in between are dropped with the
+//! next 32 removals of the shard, or by the timer after at most 10 ms. A thread within a closure of
+//! [`Cache::read`] or [`Cache::for_each`] delays that until the closure has returned, and under
+//! [`Timer::Manual`] it waits for [`Cache::expire`].
 //!
 //! # Limits
 //!
 //! - The capacity is divided evenly among shards, so that the cache may hold a few entries less
 //!   than its capacity when keys are distributed unevenly.
 //! - A table grows step by step: each insertion moves at most twelve entries to the larger table,
-//!   and meanwhile a look-up that misses reads both. Caches with a capacity in entries have tables
-//!   of full size from the start; with a weigher, [`CacheBuilder::expected_entries`] does the same.
+//!   and meanwhile a look-up that misses reads both. Caches with a capacity in entries have
+//!   full-size tables from the start; with a weigher, [`CacheBuilder::expected_entries`] has the
+//!   same effect.
 //! - While a closure of [`Cache::read`], [`Cache::compute`], [`Cache::for_each`] or
 //!   [`Cache::invalidate_if`] runs, memory that leaves any cache of the process is kept.
 #![deny(unsafe_code)]
@@ -160,7 +161,7 @@ pub use timer::Timer;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The examples of the guide, which is a part of the project's pages, are tests, too.
+/// The examples of the guide, which belongs to the project's documentation site, are tests, too.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/library.md")]
 #[doc = include_str!("../../../docs/guide/library-from-others.md")]

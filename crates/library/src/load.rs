@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Right to load the value of a key, from [`Cache::begin_load`] or [`Cache::get_or_refresh`].
 ///
 /// While it exists, no other caller loads the key, unless it came from [`Cache::begin_load`].
-/// Callers that wait for the value receive it from [`Loading::complete`]. If the right is dropped
+/// Callers waiting for the value receive it from [`Loading::complete`]. If the right is dropped
 /// without a value, another caller may load.
 #[must_use = "others wait for the value until this is dropped"]
 pub struct Loading<K, V, S>
@@ -37,7 +37,7 @@ where
 {
     /// Return this value.
     Ready(V),
-    /// Load the value. A present value is stale.
+    /// Load the value. An existing value is stale.
     Load(Option<V>, Loading<K, V, S>),
     /// Wait for the load of another caller.
     Wait(Wait<K, V>),
@@ -67,7 +67,7 @@ where
         shard.is_current(self.lead().hash(), self.lead().load())
     }
 
-    /// Returns the value to the callers that wait for it, and stores it with the builder's time to
+    /// Returns the value to the callers waiting for it, and stores it with the builder's time to
     /// live, unless the key has changed since the load began.
     ///
     /// ```
@@ -84,7 +84,7 @@ where
         self.finish(value, ttl);
     }
 
-    /// Completes the load like [`Loading::complete`], but with a time to live of its own.
+    /// Completes the load like [`Loading::complete`], but with its own time to live.
     ///
     /// A cache that was built [without expiry](crate::CacheBuilder::without_expiry) ignores `ttl`.
     pub fn complete_with_ttl(self, value: V, ttl: Duration) {
@@ -168,7 +168,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Begins a load even if a value is present or being loaded, for programs that coordinate their
+    /// Begins a load even if a value exists or is being loaded, for programs that coordinate their
     /// loads themselves. No other caller waits for it.
     ///
     /// ```
@@ -424,9 +424,9 @@ where
     /// must not be the thread that runs the task. A `load` that requests its own key waits forever.
     ///
     /// If the loading caller's future is kept without being polled, the other callers do not wait
-    /// forever: when `load` could go on but has not been polled for half a second, one of them
-    /// loads, too. The first value is stored and returned to all that wait. A `load` that itself
-    /// waits for something, however long, is not repeated.
+    /// forever: when `load` could continue but has not been polled for half a second, one of them
+    /// loads, too. The first value is stored and returned to all waiting callers. A `load` that
+    /// itself waits for something, for however long, is not repeated.
     ///
     /// ```
     /// # fn block_on<F: Future>(future: F) -> F::Output {
@@ -553,11 +553,11 @@ where
         }
     }
 
-    /// Returns the present value, stale or fresh, without waiting.
+    /// Returns the current value, stale or fresh, without waiting.
     ///
     /// If there is no value, or it is stale (see
-    /// [`refresh_ahead`](crate::CacheBuilder::refresh_ahead)), and no other caller loads the key,
-    /// `start` receives the right to load it. It can pass the right to a thread or a task, for
+    /// [`refresh_ahead`](crate::CacheBuilder::refresh_ahead)), and no other caller is loading the
+    /// key, `start` receives the right to load it. It can pass the right to a thread or a task, for
     /// example. Other callers wait for a missing value until the right is used or dropped.
     ///
     /// ```
@@ -587,7 +587,7 @@ where
         self.get_or_refresh_by_ref(&key, start)
     }
 
-    /// Returns the present value like [`Cache::get_or_refresh`], but takes a borrowed key; see
+    /// Returns the current value like [`Cache::get_or_refresh`], but takes a borrowed key; see
     /// [`Cache::get_with_by_ref`].
     pub fn get_or_refresh_by_ref<Q>(
         &self,

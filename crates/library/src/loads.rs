@@ -2,12 +2,12 @@
 //!
 //! A loader reads its source at some moment between the beginning and the end of the load. If the
 //! key changes in between (by an insertion, a removal or a new time to live), the change is newer
-//! than what the loader may have read. Therefore the load must not store its value.
+//! than anything the loader may have read, so the load must not store its value.
 //!
 //! A load is *current* from its beginning until its key changes or it ends. The set contains the
-//! current loads and is protected by the shard's lock: a change removes the loads of its key from
-//! the set before it releases the lock, and a load stores its value under the same lock under which
-//! it was found in the set. Therefore every stored value was read after the last change of its key.
+//! current loads and is protected by the shard's lock. A change removes its key's loads from the
+//! set before it releases the lock, and a load stores its value under the same lock under which it
+//! was found in the set. Every stored value was therefore read after the last change of its key.
 //! Expiry and eviction do not count as changes, because they say nothing about the source.
 //!
 //! Keys are compared by their hashes. If two keys have the same hash, a change of one also ends the

@@ -1,7 +1,7 @@
 //! Map from hashes to keys and values: look-ups take no locks, and one writer at a time changes it.
 //!
 //! A pair is immutable from its publication until no reader can see it. Replacing a value stores a
-//! new pair in another slot, and publishes that slot in the same place of the table. A slot that
+//! new pair in another slot, and publishes that slot at the same position of the table. A slot that
 //! was unlinked is *loose*. It is *retired* after its listener has been called, and reused after a
 //! grace period (see [`epoch`](crate::epoch)).
 //!
@@ -25,26 +25,26 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Number of retired slots that begin a grace period, if pairs own no memory.
+/// Number of retired slots at which a grace period begins, if pairs own no memory.
 const BATCH_PLAIN: usize = 128;
-/// Number of retired slots that begin a grace period, if pairs own memory. It is lower so that the
-/// memory is freed earlier.
+/// Number of retired slots at which a grace period begins, if pairs own memory. It is lower so that
+/// the memory is freed earlier.
 const BATCH_OWNING: usize = 32;
 
 /// Part of a map that readers use.
 pub(crate) struct Map<K, V> {
     table: AtomicPtr<Table>,
     /// Table from which entries move to `table`, or null if no table is growing. This word is
-    /// stored before the new table is, and an entry leaves this table after it was published in the
-    /// new one.
+    /// stored before the new table is, and an entry leaves this table only after it was published
+    /// in the new one.
     older: AtomicPtr<Table>,
     rows: Rows,
-    /// Number of the map, by which the state or a slot of another map is detected.
+    /// Number of the map, which detects the state or a slot of another map.
     id: u64,
     pairs: PhantomData<(K, V)>,
 }
 
-/// Table that a larger one has replaced.
+/// Table replaced by a larger one.
 struct Replaced {
     /// First epoch whose readers cannot use the table.
     epoch: u64,
@@ -142,7 +142,7 @@ impl<K, V> Map<K, V> {
         (map, state)
     }
 
-    /// Returns the usual maximum number of retired slots beside the live ones.
+    /// Returns the usual maximum number of retired slots in addition to the live ones.
     pub(crate) fn spare(slot_count: usize) -> usize {
         2 * BATCH_PLAIN.min(slot_count / 8).max(8) + 8
     }
@@ -228,8 +228,8 @@ impl<K, V> Map<K, V> {
     }
 
     /// Finds an entry while entries move to a larger table, and returns its position and slot. An
-    /// entry is published there before it leaves the older table. Therefore a look-up in the older
-    /// table and then in the current one finds it, unless another growth has begun meanwhile.
+    /// entry is published there before it leaves the older table. A look-up in the older table and
+    /// then in the current one therefore finds it, unless another growth has begun meanwhile.
     ///
     /// # Safety
     /// The thread is pinned.

@@ -1,11 +1,11 @@
 //! Detection of tasks that load a value but are no longer polled.
 //!
 //! A caller's future may be polled once and then kept without being polled or dropped, for example
-//! by a loop that waits for something else first. All callers that wait for its value would wait as
-//! long. The duration of a load is no sign of this, because a future that waits for the network is
-//! not polled either. Therefore the load is polled with a waker of its own, which stores the
-//! instant and wakes the task. If the task is not polled within [`STALL_MS`] after that, its load
-//! is *stalled*, and one of the waiting callers loads, too.
+//! by a loop that waits for something else first. All callers waiting for its value would wait for
+//! just as long. The duration of a load is no indication of this, because a future that waits for
+//! the network is not polled either. The load is therefore polled with its own waker, which stores
+//! the instant and wakes the task. If the task is not polled within [`STALL_MS`] after that, its
+//! load is *stalled*, and one of the waiting callers loads, too.
 
 use crate::clock::Clock;
 use crate::sync::lock;

@@ -38,7 +38,7 @@ pub(crate) const LINK_BITS: u32 = 16;
 /// Value of the distance column that means "unknown".
 pub(crate) const FAR: u8 = u8::MAX;
 
-/// Columns that the rows of a cache have beside the pairs.
+/// Columns of a cache's rows in addition to the pairs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Columns {
     pub has_deadlines: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Columns {
     pub policy_bits: u32,
 }
 
-/// Offset that means "no such column". Pairs or the policy's bits have this offset, never
+/// Offset that means "no such column". Pairs or the policy's bits may have this offset, but never
 /// deadlines.
 const ABSENT: u32 = 0;
 
@@ -73,7 +73,7 @@ pub(crate) struct Rows {
     first_slots: u32,
     columns: Columns,
     policy_bytes: u32,
-    /// Size of a pair in bytes, with which the map's typed access is checked.
+    /// Size of a pair in bytes, against which the map's typed access is checked.
     pair_bytes: usize,
     offsets: Offsets,
     layout: Layout,
@@ -143,7 +143,7 @@ impl Rows {
         self.columns
     }
 
-    /// Returns the number of the slot's chunk, and the first slot of that chunk.
+    /// Returns the number of the slot's chunk and the first slot of that chunk.
     #[inline(always)]
     fn chunk_of(&self, slot: u32) -> (usize, u32) {
         if slot >> self.first_bits == 0 {

@@ -19,7 +19,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     /// Returns a view of the entries for a serializer. Other threads may use the cache meanwhile.
-    /// Memory of entries that leave any cache of the process is freed after the serializer has
+    /// Memory of entries that leave any cache of the process is freed only after the serializer has
     /// finished.
     ///
     /// ```

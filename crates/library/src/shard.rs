@@ -1,8 +1,8 @@
-//! One part of a cache: a map that readers use without a lock, and behind a lock the policy, the
-//! expiry index and everything else that a change needs.
+//! One part of a cache: a map that readers use without a lock, and, behind a lock, the policy, the
+//! expiry index and everything else needed for a change.
 //!
-//! Under the lock, the only code of the caller that runs is `Eq` and `Hash` of the key. A panic of
-//! `Eq` happens before anything has changed. A panic of `Hash` in the middle of a change is caught,
+//! Under the lock, the only code of the caller that runs is the key's `Eq` and `Hash`. A panic in
+//! `Eq` happens before anything has changed. A panic in `Hash` in the middle of a change is caught,
 //! and the policy then remembers the entry under a hash that matches nothing. Values are dropped
 //! and listeners are called without the lock.
 
@@ -71,7 +71,7 @@ pub(crate) struct Shard<K, V> {
     may_have_loads: AtomicBool,
 }
 
-/// Entries that one change has removed, kept until the lock is released.
+/// Entries removed by one change, kept until the lock is released.
 pub(crate) struct Leaving<K, V> {
     has_listener: bool,
     loose: Vec<(Loose, Cause)>,
@@ -139,7 +139,7 @@ pub(crate) enum Inserted {
     Replaced,
     /// The entry was not stored.
     Rejected,
-    /// The expected entry is no longer there, and nothing has changed.
+    /// The expected entry is no longer there. Nothing has changed.
     Conflict,
 }
 
@@ -161,7 +161,7 @@ pub(crate) enum Removed {
     Entry,
     /// The key has no live entry.
     Nothing,
-    /// The expected entry is no longer there, and nothing has changed.
+    /// The expected entry is no longer there. Nothing has changed.
     Conflict,
 }
 
@@ -325,8 +325,8 @@ impl<K, V> Shard<K, V> {
     }
 
     /// Makes room in the table for one more entry. While a table grows, each call moves the entries
-    /// of one bucket, at most twelve, from the old table. An insertion that takes the place of an
-    /// expired entry need not call this, because the number of entries does not grow.
+    /// of one bucket, at most twelve, from the old table. An insertion that replaces an expired
+    /// entry need not call this, because the number of entries does not grow.
     fn grow<H: Fn(&K) -> u64>(&self, writer: &mut Writer, hash_of: &H, now: Tick) {
         if self.map.is_full(&writer.map_state, writer.core.len) {
             self.map.begin_growth(&mut writer.map_state);
@@ -745,8 +745,8 @@ impl<K, V> Shard<K, V> {
         self.writer().loads.all_changed();
     }
 
-    /// Sets the deadline of an entry that the caller has found while pinned. Returns false if the
-    /// entry has left meanwhile.
+    /// Sets the deadline of an entry that the caller found while pinned. Returns false if the entry
+    /// has left meanwhile.
     pub(crate) fn set_deadline<H: Fn(&K) -> u64>(
         &self,
         position: u32,
@@ -819,9 +819,9 @@ impl<K, V> Shard<K, V> {
         self.publish(&writer);
     }
 
-    /// Calls the listener, if there is one, with the entries that have left, and drops their
-    /// values. Must be called without the lock. A panic of the listener is passed on after all
-    /// entries have been handled.
+    /// Calls the listener, if any, with the entries that have left, and drops their values. Must be
+    /// called without the lock. A panic in the listener is passed on after all entries have been
+    /// handled.
     pub(crate) fn release(&self, mut leaving: Leaving<K, V>, listener: Option<&Listener<K, V>>) {
         let mut panic = None;
         if let Some(listener) = listener {
@@ -866,7 +866,7 @@ impl<K, V> Shard<K, V> {
         table + self.map.rows().bytes() + lists
     }
 
-    /// Panics if a structure contradicts itself or the entries.
+    /// Panics if a structure is inconsistent with itself or with the entries.
     pub(crate) fn check<H: Fn(&K) -> u64>(&self, hash_of: &H, now: Tick) {
         let mut guard = self.writer();
         let writer = &mut *guard;
@@ -888,7 +888,7 @@ impl<K, V> Shard<K, V> {
     }
 }
 
-/// Returns the number of buckets for `entries`: a power of two of which at most seven eighths are
+/// Returns the number of buckets for `entries`: a power of two, of which at most seven eighths are
 /// used.
 pub(crate) fn buckets_for(entries: usize) -> usize {
     let ways = entries + entries / 7 + 1;

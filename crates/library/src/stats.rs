@@ -7,10 +7,10 @@ use crate::lag::Lag;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Number of threads that have counters of their own. All further threads share one more set.
+/// Number of threads with their own counters. All further threads share one more set.
 const STRIPES: usize = 32;
 
-/// Outcome of a look-up, as a reader counts it.
+/// Outcome of a look-up for the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Read {
     /// A live entry was found, stale or fresh.
@@ -25,7 +25,7 @@ pub(crate) enum Read {
 
 const READS: usize = 7;
 
-/// Counters of one thread, on a cache line of their own.
+/// Counters of one thread, on their own cache line.
 #[repr(align(64))]
 #[derive(Default)]
 struct Stripe([AtomicU64; READS]);
@@ -74,7 +74,7 @@ pub struct Stats {
     pub stale_hits: u64,
     /// Number of look-ups of absent keys, which were never inserted, or were removed or evicted.
     pub misses_absent: u64,
-    /// Number of look-ups of keys whose entry had expired and had not been removed yet.
+    /// Number of look-ups of keys whose entry had expired but had not been removed yet.
     pub misses_expired: u64,
     /// Number of look-ups of keys that were remembered as having no value; see
     /// [`negative_ttl`](crate::CacheBuilder::negative_ttl).
@@ -106,7 +106,7 @@ pub struct Stats {
     pub len: u64,
     /// Present total weight of all entries.
     pub weight: u64,
-    /// Upper bound of the present number of expired entries that have not been removed yet.
+    /// Upper bound on the current number of expired entries that have not been removed yet.
     pub backlog: u64,
     /// Memory of the cache in bytes, without memory that keys and values own. Memory that is
     /// reserved but was never touched is included.

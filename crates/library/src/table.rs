@@ -183,7 +183,7 @@ impl<'a> Probe<'a> {
         self.at
     }
 
-    /// Goes to the next bucket. Returns false if it is the first bucket again.
+    /// Moves to the next bucket. Returns false if it is the first bucket again.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> bool {
         self.at = (self.at + 1) & self.mask;
@@ -270,7 +270,7 @@ impl Table {
             .then_some((bucket, way))
     }
 
-    /// Returns the slot of the entry at a position, if there is one.
+    /// Returns the slot of the entry at a position, if any.
     #[inline]
     pub(crate) fn slot_at(&self, position: u32) -> Option<u32> {
         let (bucket, way) = self.place(position)?;
@@ -352,7 +352,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Returns the slot of the entry at a position, if there is one.
+    /// Returns the slot of the entry at a position, if any.
     #[inline]
     pub(crate) fn slot_at(self, position: u32) -> Option<u32> {
         self.of(position).slot_at(position)

@@ -1,7 +1,7 @@
 //! Removal of expired entries on time, by a thread that all caches of the process share, or by a
 //! task of the caller's runtime.
 //!
-//! The waiting side publishes the instant for which it waits, and then checks once more for earlier
+//! The waiting side publishes the instant that it waits for, and then checks once more for earlier
 //! deadlines. The inserting side publishes its deadline first, and then compares it with that
 //! instant. Therefore one side sees the other, and no deadline is missed.
 
@@ -20,8 +20,8 @@ pub enum Timer {
     /// A thread that all caches of the process share.
     ///
     /// The thread starts with the first deadline, or with the first removed value that cannot be
-    /// dropped at once. It sleeps until something is due, and ends when no cache is left. A forked
-    /// process does not have the threads of its parent, so that a cache for it needs another timer.
+    /// dropped immediately. It sleeps until something is due, and ends when no cache is left. A
+    /// forked process does not have its parent's threads, so a cache in it needs another timer.
     #[default]
     Thread,
     /// A task that the program spawns with [`Cache::expiry_task`](crate::Cache::expiry_task).

@@ -1,8 +1,8 @@
 //! A cache for one thread, with the same code behind `&mut self`.
 //!
-//! It supports all policies, times to live, and capacities in entries. It lacks idle times, weights
-//! and listeners. Values are returned by reference and need not be `Clone` or `Send`. Values that
-//! leave are dropped at once, or returned.
+//! It supports all policies, times to live, and capacities in entries. It has no idle times,
+//! weights or listeners. Values are returned by reference and need not be `Clone` or `Send`. Values
+//! that leave are dropped immediately or returned.
 
 use crate::builder::{BuildError, RandomState};
 use crate::cause::Cause;
@@ -36,7 +36,7 @@ pub struct Cache<K, V, S = RandomState> {
     hasher: S,
     ttl: Option<Duration>,
     clock: Clock,
-    /// Whether hits store the present time.
+    /// Whether hits store the current time.
     has_stamps: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Settings {
     pub capacity: u64,
     /// Eviction policy.
     pub policy: PolicySpec,
-    /// Time to live of entries that are inserted without one.
+    /// Time to live of entries inserted without one.
     pub ttl: Option<Duration>,
     /// Time source.
     pub clock: Clock,
@@ -82,7 +82,7 @@ impl Settings {
     /// Builds the cache with the default hash function.
     ///
     /// # Errors
-    /// Returns an error if the policy runs in the simulator only.
+    /// Returns an error if the policy runs only in the simulator.
     pub fn build<K: Hash + Eq, V>(self) -> Result<Cache<K, V>, BuildError> {
         self.build_with(RandomState::default())
     }
@@ -91,7 +91,7 @@ impl Settings {
     /// [`CacheBuilder::hasher`](crate::CacheBuilder::hasher) for its requirements.
     ///
     /// # Errors
-    /// Returns an error if the policy runs in the simulator only.
+    /// Returns an error if the policy runs only in the simulator.
     pub fn build_with<K, V, S>(self, hasher: S) -> Result<Cache<K, V, S>, BuildError>
     where
         K: Hash + Eq,
@@ -225,14 +225,14 @@ where
     }
 
     /// Inserts a value with the default time to live. Returns the value that it replaced, unless
-    /// that had expired.
+    /// that value had expired.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let ttl = self.ttl;
         self.store(key, value, ttl)
     }
 
-    /// Inserts a value with a time to live of its own. Returns the value that it replaced, unless
-    /// that had expired.
+    /// Inserts a value with its own time to live. Returns the value that it replaced, unless that
+    /// value had expired.
     pub fn insert_with_ttl(&mut self, key: K, value: V, ttl: Duration) -> Option<V> {
         self.store(key, value, Some(ttl))
     }

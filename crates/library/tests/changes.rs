@@ -1,7 +1,7 @@
 //! Changes of a key while its value is loaded: a load must not undo them.
 //!
-//! Regression: a load stored its value whatever had happened to the key since the load began, so
-//! that a newer value was lost, and a value was cached again that had been invalidated.
+//! Regression: a load stored its value even if the key had changed since the load began, so that a
+//! newer value was lost, and a value that had been invalidated was cached again.
 
 use mayfly::{Cache, Clock, Loading, ManualClock, Op};
 use proptest::prelude::*;
@@ -274,7 +274,7 @@ fn a_change_of_a_key_forgets_its_absence() {
     }
 }
 
-/// A step of a history: what is done to which key.
+/// A step of a history: an operation on a key.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Begin,

@@ -81,7 +81,7 @@ fn entries_that_are_read_all_the_time_cost_the_index_nothing() {
     assert_eq!(cache.expire(), 1_000);
 }
 
-/// Hook with lifetimes by value; reads halve the time of odd keys and double that of even ones.
+/// Hook with lifetimes by value; reads halve the lifetime of odd keys and double that of even ones.
 struct ByValue;
 
 impl Expiry<u32, u32> for ByValue {

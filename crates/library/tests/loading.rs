@@ -1,4 +1,4 @@
-//! Loads: one at a time per key, by threads and tasks, and whatever happens to the loader.
+//! Loads: one at a time per key, by threads and tasks, regardless of what happens to the loader.
 
 use mayfly::{Cache, Clock, ManualClock};
 use std::future::Future;
@@ -254,7 +254,8 @@ fn an_absent_value_is_remembered_for_its_time() {
     );
 }
 
-/// Returns a future that can go on at once, and is ready when it is polled again.
+/// Returns a future that is pending once, wakes its task immediately, and is ready when polled
+/// again.
 fn turn() -> impl Future<Output = ()> {
     let mut was_polled = false;
     std::future::poll_fn(move |context| {

@@ -1,8 +1,8 @@
 //! The cache against the plainest model: a map that follows the removal listener.
 //!
-//! What is evicted is the policy's choice, so that the model learns of it. Everything else it
-//! predicts: which values are returned, when they expire, the cause of each removal, and that every
-//! value that was stored is reported once.
+//! The policy chooses which entries are evicted, so the model is notified of them. It predicts
+//! everything else: which values are returned, when they expire, the cause of each removal, and
+//! that every stored value is reported once.
 
 mod support;
 

@@ -38,7 +38,7 @@ fn reach(part: Part) {
     }
 }
 
-/// A key or value whose every method may panic.
+/// A key or value that may panic in any of its methods.
 struct Brittle {
     counted: Counted,
 }
@@ -236,8 +236,8 @@ fn loaders_weighers_and_closures_may_use_the_cache() {
     assert_eq!(cache.get(&1), Some(21));
 }
 
-/// Returns a cache of 100 entries whose listener inserts what was evicted into another one, or into
-/// itself.
+/// Returns a cache of 100 entries whose listener inserts evicted entries into another cache, or
+/// into the same one.
 fn returning(own: &Arc<OnceLock<Cache<u32, u32>>>, calls: &Arc<AtomicU64>) -> Cache<u32, u32> {
     let (target, calls) = (own.clone(), calls.clone());
     let listener = move |key: &u32, value: &u32, cause| {

@@ -1,4 +1,4 @@
-//! Many threads on one cache, checked against what a single register per key allows.
+//! Many threads on one cache, checked against what one register per key permits.
 
 mod support;
 
@@ -20,9 +20,9 @@ struct Register {
 }
 
 /// One writer per key replaces its value by ever greater numbers while others read. A read must
-/// return a number that was current at some moment of the read: at least the last that had been
-/// written completely when it began, at most the last that had been begun when it ended. No read of
-/// one thread may go back.
+/// return a number that was current at some moment of the read: at least the last number completely
+/// written when it began, and at most the last one begun when it ended. No thread's reads may go
+/// back.
 fn reads_are_linearizable(policy: &str, grows: bool) {
     let capacity = 1 << 20;
     let mut builder = Cache::builder(capacity).policy_named(policy).shards(2);
@@ -283,7 +283,7 @@ fn a_reader_in_a_closure_keeps_what_it_reads() {
     });
 }
 
-/// Returns caches in which values leave and no further operation follows.
+/// Returns caches that values leave without any further operation.
 fn idle_caches() -> Vec<(&'static str, Cache<u64, Counted>)> {
     let settings = [
         ("default", Cache::builder(1_000)),

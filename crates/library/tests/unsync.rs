@@ -1,4 +1,4 @@
-//! Tests of the cache for one thread: values that leave are returned or dropped at once.
+//! Tests of the single-threaded cache: values that leave are returned or dropped immediately.
 
 mod support;
 
@@ -65,7 +65,7 @@ fn values_need_be_neither_send_nor_owned() {
     assert_eq!(empty.get_or_insert_with(1, || 2), None);
 }
 
-/// Random operations against a map that follows what the cache returns.
+/// Random operations compared with a map that is updated from the cache's results.
 #[test]
 fn every_policy_agrees_with_a_map() {
     let rounds = if cfg!(miri) { 200 } else { 3_000 };

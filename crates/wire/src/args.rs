@@ -82,10 +82,10 @@ impl<'a> Args<'a> {
             last.range().end.saturating_sub(first.range().start)
         })
     }
-    /// Returns the input from the end of the name to the end of the last argument's line, if it is
-    /// the encoding of the arguments behind the name as bulk strings, preceded by the line end of
-    /// the name. So are the arguments of a request, but not those of an inline command, and not
-    /// those that a script or a transaction has collected.
+    /// Returns the input from the end of the name to the end of the last argument's line, provided
+    /// that it encodes the arguments after the name as bulk strings, preceded by the name's line
+    /// end. This is true of a request's arguments, but not of an inline command's, nor of arguments
+    /// collected by a script or a transaction.
     #[inline]
     pub fn encoded_behind_name(&self) -> Option<&'a [u8]> {
         let (name, rest) = self.spans.split_first()?;
@@ -101,7 +101,7 @@ impl<'a> Args<'a> {
         let is_ended = self.input.get(end..end + 2)? == b"\r\n";
         is_ended.then(|| &self.input[start..end + 2])
     }
-    /// Returns the command's name as the client sent it; empty if there is none.
+    /// Returns the command's name as sent by the client; empty if there is none.
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.get(0).unwrap_or(&[])

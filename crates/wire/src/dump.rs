@@ -9,8 +9,8 @@
 //! ```
 //!
 //! [`Writer`] writes types that every server since Redis 5 reads, if no element has a deadline.
-//! Hashes with deadlines are written as Redis since 7.4 or as Valkey since 9.0 reads them. No other
-//! server has a type for sets and sorted sets with deadlines, so their types are our own and
+//! Hashes with deadlines are written in the form read by Redis since 7.4 or by Valkey since 9.0. No
+//! other server has a type for sets and sorted sets with deadlines, so their types are our own and
 //! refused elsewhere. [`read`] accepts all of these, and the packed encodings in which Redis and
 //! Valkey write small values.
 //!
@@ -18,8 +18,8 @@
 //! have deadlines.
 //!
 //! Not supported: modules, and compression when writing. Lengths in a payload are not trusted:
-//! memory grows only with bytes that are present, and the caller bounds what compression may expand
-//! to.
+//! memory grows only with bytes that are present, and the caller limits how far compression may
+//! expand.
 
 mod crc;
 mod format;

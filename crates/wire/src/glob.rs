@@ -1,8 +1,9 @@
 //! Glob patterns of KEYS, SCAN MATCH, PSUBSCRIBE and CONFIG GET.
 //!
-//! A pattern is tried byte by byte, and after a mismatch only the last `*` is extended. That costs
-//! the product of both lengths at worst. Therefore the steps are counted, and a match that takes
-//! many continues with `segments`, which searches each part between two `*` in bounded time.
+//! A pattern is matched byte by byte, and after a mismatch only the last `*` is extended. In the
+//! worst case, this costs the product of both lengths. The steps are therefore counted, and a match
+//! that takes many continues with `segments`, which searches each part between two `*` in bounded
+//! time.
 
 mod segments;
 

@@ -5,9 +5,9 @@
 //! buffers that are reused. Every length in the input is checked against a bound before it is used,
 //! and memory grows only with bytes that arrived.
 //!
-//! Start with [`Parser`] (what a server reads), [`Reply`] (what it writes) and [`number`] (the text
-//! of numbers). [`memcached`] is independent of these. [`response`] is the client's side, for load
-//! generators and tests.
+//! Start with [`Parser`] (requests to a server), [`Reply`] (a server's replies) and [`number`] (the
+//! text of numbers). [`memcached`] is independent of these. [`response`] is the client's side, for
+//! load generators and tests.
 #![forbid(unsafe_code)]
 
 /// The example of the README, compiled and run as a test of the documentation.

@@ -2,10 +2,10 @@
 //!
 //! Redis adds in the C type `long double`, which on x86 has a mantissa of 64 bits, and prints with
 //! `%.17Lf` without trailing zeros. A `double` gives other digits: 10.5 + 0.1 printed with 17
-//! decimals is `10.59999999999999964`. This module computes the same as x86 with integers, on every
-//! machine. Text is rounded once to the nearest 64-bit mantissa (ties to even), sums are rounded
-//! once, and the decimals are those of the exact binary value. So `10.5 + 0.1` is `10.6` and `3.0 +
-//! 1.1` is `4.1`, as in Redis.
+//! decimals is `10.59999999999999964`. This module computes the same results as x86 with integers,
+//! on every machine. Text is rounded once to the nearest 64-bit mantissa (ties to even), sums are
+//! rounded once, and the decimals are those of the exact binary value. So `10.5 + 0.1` is `10.6`
+//! and `3.0 + 1.1` is `4.1`, as in Redis.
 //!
 //! Departures: a Redis whose `long double` is a `double` or a quadruple returns other digits.
 //! Hexadecimal floats of the C library are refused. Numbers below 2^-16382 keep their full
@@ -246,8 +246,8 @@ fn parse_magnitude(text: &str) -> Option<LongDouble> {
     rounded(quotient, exponent).filter(|number| number.mantissa != 0)
 }
 
-/// Parses `[sign]digits`. Numbers of more than six digits become a million: far outside of the
-/// range, whatever the mantissa.
+/// Parses `[sign]digits`. Numbers of more than six digits become a million, which is out of range
+/// for any mantissa.
 fn parse_exponent(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -266,8 +266,8 @@ fn parse_exponent(text: &str) -> Option<i64> {
     })
 }
 
-/// Returns the quotient of two numbers other than zero as 66 bits and a last bit that is set if any
-/// bit below is, and the exponent of two that belongs to them.
+/// Returns the quotient of two non-zero numbers as 66 bits and a last bit that is set if any lower
+/// bit is, together with its exponent of two.
 fn divide(mut dividend: Natural, mut divisor: Natural) -> (u128, i32) {
     let exponent = dividend.bits() as i32 - divisor.bits() as i32;
     let smaller = if exponent < 0 {

@@ -1,13 +1,13 @@
 //! memcached's protocols, text, meta and binary, as sans-I/O parsing and encoding.
 //!
-//! [`Parser`] finds one [`Request`] after the other in the input and checks all that does not
+//! [`Parser`] finds one [`Request`] after another in the input and checks everything that does not
 //! depend on stored data. A refusal contains memcached's own error. The first byte of a stream
 //! selects the protocol: 0x80 begins a binary request, any other byte a line. [`text`], [`meta`]
 //! and [`binary`] write the replies. The source is memcached's `doc/protocol.txt` and the behaviour
 //! of version 1.6.
 //!
-//! Requests refer to keys and values by [`Span`](crate::Span). So a whole batch can be parsed and
-//! the memory of its keys prefetched before the requests run.
+//! Requests refer to keys and values by [`Span`](crate::Span), so that a whole batch can be parsed
+//! and the memory of its keys prefetched before the requests run.
 
 pub mod binary;
 mod line;
@@ -32,14 +32,14 @@ pub enum Expiration {
     Never,
     /// The item expires at this time, in milliseconds since 1970.
     At(u64),
-    /// The item has expired already.
+    /// The item has already expired.
     Past,
 }
 
 impl Expiration {
-    /// Converts an `exptime` at the time `now_ms`: 0 means never, a negative one is in the past, up
-    /// to thirty days count from now, and more are seconds since 1970. The parser has narrowed it
-    /// to 32 bits.
+    /// Converts an `exptime` at the time `now_ms`. 0 means never, a negative number is in the past,
+    /// up to thirty days count from now, and larger numbers are seconds since 1970. The parser has
+    /// narrowed it to 32 bits.
     ///
     /// ```
     /// use wire::memcached::Expiration;

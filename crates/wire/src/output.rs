@@ -1,10 +1,10 @@
 //! Bounded buffer of reply bytes.
 //!
 //! An [`Output`] has a maximum length. Bytes that do not fit, or for which no memory can be
-//! allocated, cut the output off: the buffer is freed at once, this and all later bytes are
-//! dropped, and the owner closes the connection. So neither the length of a reply nor a failed
-//! allocation can end the process. An append checks the free capacity, as that of a `Vec` does; the
-//! maximum is compared only where the buffer grows.
+//! allocated, cut the output off: the buffer is freed immediately, these and all later bytes are
+//! dropped, and the owner closes the connection. Neither the length of a reply nor a failed
+//! allocation can therefore end the process. An append checks the free capacity, like that of a
+//! `Vec`; the maximum is compared only where the buffer grows.
 
 use crate::number::Text;
 use std::ops::Deref;
@@ -14,7 +14,7 @@ pub const OUTPUT_BYTES_MAX: usize = 2 << 30;
 /// Minimum capacity of a buffer that grows, in bytes.
 const GROWTH_BYTES_MIN: usize = 64;
 
-/// Number of bytes from which an allocation is tried before.
+/// Minimum size in bytes of an allocation that is tried before it is made.
 pub const LARGE_BYTES: usize = 4 << 20;
 /// Bytes that must be left after a large allocation, for small ones of all threads.
 const SPARE_BYTES: usize = 32 << 20;
@@ -35,7 +35,7 @@ pub fn can_allocate(bytes: usize) -> bool {
     is_there
 }
 
-/// Reason for which an output was cut off.
+/// Reason why an output was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutOff {
     /// The bytes exceed the maximum length.
@@ -60,10 +60,10 @@ pub struct Output {
     bytes: Vec<u8>,
     /// Maximum length. The capacity does not grow beyond it.
     bytes_max: usize,
-    /// Reason for which the output was cut off. The buffer then has no capacity, so that every
-    /// append takes the path on which the buffer grows, which drops the bytes.
+    /// Reason why the output was cut off. The buffer then has no capacity, so that every append
+    /// takes the path on which the buffer grows, which drops the bytes.
     cut_off: Option<CutOff>,
-    /// Length beyond which the buffer does not grow at present, because the reply is too long for
+    /// Length beyond which the buffer currently does not grow, because the reply is too long for
     /// one step.
     step_end: usize,
     /// Whether bytes were dropped because of `step_end`.
@@ -105,8 +105,8 @@ impl Output {
             is_stopped: false,
         }
     }
-    /// Bounds the bytes that the next command may append, as far as the buffer must grow for them.
-    /// Further bytes are dropped, and [`Output::end_step`] returns true.
+    /// Limits the bytes that the next command may append if the buffer must grow for them. Further
+    /// bytes are dropped, and [`Output::end_step`] returns true.
     #[inline]
     pub fn begin_step(&mut self, bytes_max: usize) {
         self.step_end = self.bytes.len().saturating_add(bytes_max);
@@ -123,7 +123,7 @@ impl Output {
     pub fn is_full(&self) -> bool {
         self.cut_off.is_some() || self.is_stopped
     }
-    /// Creates an empty output that may grow as far as this one, in the present step, too.
+    /// Creates an empty output that may grow as far as this one, also within the current step.
     pub fn part(&self) -> Output {
         Output {
             step_end: self.step_end.saturating_sub(self.bytes.len()),
@@ -141,7 +141,7 @@ impl Output {
             None => self.bytes_max.saturating_sub(self.bytes.len()),
         }
     }
-    /// Returns the reason for which the output was cut off.
+    /// Returns the reason why the output was cut off.
     pub fn cut_off(&self) -> Option<CutOff> {
         self.cut_off
     }
@@ -208,7 +208,8 @@ impl Output {
     pub fn push_u64(&mut self, number: u64) {
         self.extend_from_slice(Text::unsigned(number).as_bytes());
     }
-    /// Appends the bytes of another output. If that one was cut off or stopped, this one is, too.
+    /// Appends the bytes of another output. If the other one was cut off or stopped, so is this
+    /// one.
     pub fn append(&mut self, other: &Output) {
         self.is_stopped |= other.is_stopped;
         match other.cut_off {
@@ -216,8 +217,8 @@ impl Output {
             None => self.extend_from_slice(other),
         }
     }
-    /// Inserts bytes before those at `position`, such as the head of an array whose length is known
-    /// only at its end.
+    /// Inserts bytes before those at `position`, such as the head of an array whose length becomes
+    /// known only at its end.
     pub fn insert(&mut self, position: usize, bytes: &[u8]) {
         let moved = self.bytes.len().saturating_sub(position);
         if self.reserve(bytes.len()) {
@@ -250,8 +251,8 @@ impl Output {
     pub fn take_bytes(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
-    /// Puts back what [`Output::take_bytes`] has moved out. Bytes beyond the maximum cut the output
-    /// off.
+    /// Puts back the bytes that [`Output::take_bytes`] moved out. Bytes beyond the maximum cut the
+    /// output off.
     #[inline]
     pub fn put_back(&mut self, bytes: Vec<u8>) {
         self.bytes = bytes;

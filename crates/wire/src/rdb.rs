@@ -12,20 +12,20 @@
 //! that the items of several writers can be joined in any order if each part selects its database.
 //!
 //! # Versions
-//! [`Writer`] writes plain types and collects the lowest [`Version`] that has all of them. The
-//! header is known only when the last item is written. A file is therefore begun with
+//! [`Writer`] writes plain types and determines the lowest [`Version`] that has all of them. The
+//! header is therefore known only when the last item has been written. A file begins with
 //! [`HEADER_PENDING`], which no server accepts, and its header is written last. The checksum is
-//! computed as if the header had been there from the beginning ([`Framing`]). A file with plain
-//! types only has version 9, which Redis since 5 and Valkey read. Hashes with deadlines of fields
-//! need Redis 7.4 or Valkey 9, as the caller chooses.
+//! computed as if the header had been there from the beginning ([`Framing`]). A file with only
+//! plain types has version 9, which Redis since 5 and Valkey read. Hashes with field deadlines need
+//! Redis 7.4 or Valkey 9, as the caller chooses.
 //!
 //! # Data that other servers cannot express
-//! Deadlines of members of sets and sorted sets, own deadlines of entries of streams, and maximum
-//! ages of streams have types of this server (128 to 130), as in DUMP. A file that contains one of
-//! them begins with `MAYFLY001`. Redis and Valkey check these bytes first, report a wrong signature
-//! and keep their data. The alternatives are worse:
-//! - Under another header, they read the file until they meet the unknown type, which can be after
-//!   hours, and report its number only.
+//! Deadlines of members of sets and sorted sets, own deadlines of stream entries, and maximum ages
+//! of streams have types of this server (128 to 130), as in DUMP. A file that contains one of them
+//! begins with `MAYFLY001`. Redis and Valkey check these bytes first, report a wrong signature and
+//! keep their data. The alternatives are worse:
+//! - Under another header, they read the file until they reach the unknown type, possibly after
+//!   hours, and report only its number.
 //! - In additional fields (opcode 250), which they skip without a message, deadlines would be lost:
 //!   the members would never expire.
 //! - Additional data of modules (opcode 247) ends their start with the name of a module that does
@@ -38,9 +38,10 @@
 //! # Reading
 //! [`Reader`] reads files of Redis since 2.4, of Valkey, and of this server from any
 //! [`std::io::Read`], in one pass. Its memory is [a buffer](WINDOW_BYTES), which grows to twice the
-//! longest string as the bytes of the string arrive, and that string expanded, which is at most 88
+//! longest string as the bytes of the string arrive, plus that string expanded, which is at most 88
 //! times as long. Values of modules are passed to the caller by the name of their module.
-//! [`Reader::raw_value`] takes a value out of the file as it is, so that another thread builds it.
+//! [`Reader::raw_value`] takes a value out of the file unchanged, so that another thread can build
+//! it.
 //!
 //! Not supported: compression when writing, access times and frequencies (read and ignored, because
 //! eviction policies here keep other state), and data of modules.

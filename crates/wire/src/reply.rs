@@ -75,7 +75,7 @@ impl<'a> Reply<'a> {
     pub fn part(&self) -> Output {
         self.out.part()
     }
-    /// Appends a part. If it was cut off, the reply is cut off, too.
+    /// Appends a part. If the part was cut off, so is the reply.
     pub fn append(&mut self, part: &Output) {
         self.out.append(part);
     }
@@ -104,7 +104,7 @@ impl<'a> Reply<'a> {
     pub fn error(&mut self, text: &str) {
         self.error_with(|out| out.extend_from_slice(text.as_bytes()));
     }
-    /// Writes an error from bytes, because it may quote what the client sent.
+    /// Writes an error from bytes, because it may quote input from the client.
     pub fn error_bytes(&mut self, text: &[u8]) {
         self.error_with(|out| out.extend_from_slice(text));
     }

@@ -1,8 +1,8 @@
 //! Requests: arrays of bulk strings, and inline commands.
 //!
 //! [`Parser`] is incremental. It stores how far a partial frame was parsed, so that a value of half
-//! a gigabyte that arrives in small reads is not scanned again at each of them. It does not own the
-//! input: the session passes its buffer from the first byte that is not yet consumed.
+//! a gigabyte that arrives in small reads is not scanned again at each read. It does not own the
+//! input: the session passes its buffer, beginning at the first byte that is not yet consumed.
 
 use crate::args::{FRAME_BYTES_MAX, Span};
 use crate::inline::split_words;
@@ -36,13 +36,13 @@ pub struct Limits {
     pub args_count_max: usize,
     /// Maximum bytes of an inline command before its line feed.
     pub inline_bytes_max: usize,
-    /// Whether the client has authenticated or need not. Before, stricter limits apply.
+    /// Whether the client has authenticated or need not. Until then, stricter limits apply.
     pub is_authenticated: bool,
 }
 
 impl Limits {
-    /// Limits of a feed, an append-only file or the stream of a primary: what was accepted before
-    /// is not refused, and Redis has larger limits.
+    /// Limits for a feed: an append-only file or the stream of a primary. They do not refuse what
+    /// was accepted before, as Redis has larger limits.
     pub fn of_feed() -> Limits {
         Limits {
             bulk_bytes_max: FRAME_BYTES_MAX,
@@ -131,8 +131,8 @@ pub enum Parsed {
     },
     /// The frame is incomplete. The next call must get the same bytes with more after them.
     Incomplete {
-        /// Minimum number of bytes that are missing. The client states it, so the caller must bound
-        /// what it reserves.
+        /// Minimum number of missing bytes. The client determines it, so the caller must limit what
+        /// it reserves.
         need: usize,
     },
 }
@@ -190,7 +190,7 @@ impl Parser {
         &self.limits
     }
     /// Changes the limits, from the next count on. A session that is not authenticated runs each
-    /// command before it parses the next one, to which the new limits may apply.
+    /// command before it parses the next one, because the new limits may apply to that one.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
@@ -206,10 +206,10 @@ impl Parser {
     /// Parses one command at the start of `input`, and appends the spans of its arguments, counted
     /// from there, to `spans`.
     ///
-    /// After [`Parsed::Incomplete`] the next call must get the same bytes, possibly moved, with
-    /// more after them. The input is modified in one case only: quoted words of an inline command
-    /// are unescaped in place. Total work is linear in the bytes of the stream, whatever the sizes
-    /// of the reads.
+    /// After [`Parsed::Incomplete`], the next call must get the same bytes, possibly moved,
+    /// followed by more. The input is modified in one case only: quoted words of an inline command
+    /// are unescaped in place. Total work is linear in the bytes of the stream, regardless of the
+    /// sizes of the reads.
     ///
     /// # Errors
     /// See [`ProtocolError`]; spans appended by this call are removed.

@@ -1,9 +1,9 @@
 //! The client's side, for load generators and tests: encodes requests and decodes replies.
 //!
 //! [`ReplyScanner`] finds complete replies without building them and without recursion, so that any
-//! nesting is safe. [`Value::decode`] builds a reply. It starts when the reply is complete, so that
-//! what it allocates is bounded by bytes that arrived. Streamed strings and aggregates of RESP3,
-//! which no server sends, are refused.
+//! nesting is safe. [`Value::decode`] builds a reply once it is complete, so that its allocations
+//! are bounded by the bytes that arrived. Streamed strings and aggregates of RESP3, which no server
+//! sends, are refused.
 
 use crate::args::FRAME_BYTES_MAX;
 use crate::number::{self, Text};

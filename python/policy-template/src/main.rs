@@ -1,5 +1,5 @@
-//! Replays a trace through a policy of this crate, in the simulator's host, and prints its counts
-//! beside those of LRU.
+//! Replays a trace through this crate's policy in the simulator's host, and prints its counts next
+//! to those of LRU.
 
 mod most_recent;
 

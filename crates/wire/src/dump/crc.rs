@@ -5,7 +5,7 @@ const POLYNOMIAL: u64 = 0x95AC_9329_AC4B_C9B5;
 
 /// Bytes of a lane. Joining four lanes costs about as much as 2 KiB.
 const LANE_BYTES: usize = 16 << 10;
-/// What a checksum is multiplied by when the bytes of a lane follow.
+/// Factor for a checksum when the bytes of a lane follow.
 const LANE_FACTOR: u64 = factor(LANE_BYTES as u64);
 
 /// `TABLES[n][byte]`: contribution of a byte to the sum if `n` more bytes follow it.
@@ -44,8 +44,8 @@ pub(crate) fn crc64(bytes: &[u8]) -> u64 {
 
 /// Returns the checksum of bytes that follow others with the checksum `sum`.
 ///
-/// Each step of eight bytes needs the result of the step before, so that the processor waits for
-/// the tables. Four lanes, whose checksums are joined, let it work on four steps at once.
+/// Each step of eight bytes needs the result of the previous one, so that the processor waits for
+/// the tables. Four lanes, whose checksums are joined, let it work on four steps at a time.
 pub(crate) fn crc64_after(mut sum: u64, bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<{ 4 * LANE_BYTES }>();
     for block in blocks {

@@ -36,8 +36,8 @@ pub(crate) mod code {
     /// Valkey's hash with deadlines: each after its field and value. In a version of Redis, a hash
     /// with deadlines as release candidates of Redis 7.4 wrote it: each before its field.
     pub const HASH_VALKEY: u8 = 22;
-    /// A hash with deadlines, packed, as release candidates of Redis 7.4 wrote it: without the
-    /// earliest one in front.
+    /// A packed hash with deadlines, as written by release candidates of Redis 7.4: without the
+    /// earliest deadline at the front.
     pub const HASH_CANDIDATE_LISTPACK: u8 = 23;
     /// Redis's hash with deadlines: the earliest one, then each, relative to it, before its field.
     pub const HASH_REDIS: u8 = 24;
@@ -73,7 +73,7 @@ pub(crate) mod version {
     pub const MAX: u16 = 255;
 }
 
-/// Value in place of a deadline if an element has none.
+/// Value in place of a deadline for an element without one.
 pub(super) const NO_DEADLINE: i64 = -1;
 
 /// Whether a payload is of a type whose elements may have deadlines.
@@ -91,7 +91,7 @@ pub fn may_have_deadlines(payload: &[u8]) -> bool {
         .is_some_and(|code| is_own_type(*code) || may.contains(code))
 }
 
-/// Whether a type is one of this server's.
+/// Whether a type is specific to this server.
 pub(crate) fn is_own_type(code: u8) -> bool {
     (code::SET_DEADLINES..=code::STREAM_DEADLINES).contains(&code)
 }

@@ -8,9 +8,9 @@ use super::stream;
 use super::value::{DumpError, Element, Sink, ValueType};
 use crate::number::parse_f64;
 
-/// Reads the value in a payload and passes it to `sink`, element by element. After an error the
-/// sink has received an unusable part. A collection may be empty: faults of earlier servers have
-/// written such values, and the receiver decides what becomes of them. `room_bytes` bounds the
+/// Reads the value in a payload and passes it to `sink`, element by element. After an error, the
+/// sink has received an unusable part. A collection may be empty: earlier servers have written such
+/// values because of bugs, and the receiver decides how to treat them. `room_bytes` limits the
 /// total size to which compressed strings may expand.
 ///
 /// ```

@@ -1,9 +1,9 @@
 //! Lengths and strings, and the buffer to which they are written.
 //!
-//! Most strings of a file have 4 to 32 bytes. Appending each to a vector costs a check of the
+//! Most strings in a file have 4 to 32 bytes. Appending each to a vector costs a check of the
 //! capacity, an update of the length and a call of `memcpy`, several times the cost of the bytes.
-//! Here the unused part of the buffer is initialised, one check precedes several strings, and a
-//! short string is two moves of fixed size, which overlap.
+//! Here, the unused part of the buffer is initialised, one check precedes several strings, and a
+//! short string is two overlapping moves of fixed size.
 
 use crate::number::parse_i64;
 
@@ -106,7 +106,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Writes a string, encoded as an integer if it is the text of one of up to four bytes.
+    /// Writes a string. The text of an integer of up to four bytes is encoded as an integer.
     #[inline(always)]
     pub fn string(&mut self, text: &[u8]) {
         match integer(text) {
@@ -200,7 +200,7 @@ pub(crate) fn push_length(out: &mut Vec<u8>, length: u64) {
     }
 }
 
-/// Appends a string, encoded as an integer if it is the text of one of up to four bytes.
+/// Appends a string. The text of an integer of up to four bytes is encoded as an integer.
 pub(crate) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     match integer(text) {
         Some((bytes, count)) => out.extend_from_slice(&bytes[..count]),

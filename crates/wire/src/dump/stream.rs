@@ -11,8 +11,8 @@
 //! entry     flags, difference of the time, of the number │ [names] values │ number of parts
 //! ```
 //!
-//! IDs of 16 bytes are big-endian; other IDs are two lengths. In an entry with flag 2 the names are
-//! those of the listpack; an entry with flag 1 was deleted.
+//! IDs of 16 bytes are big-endian; other IDs are two lengths. In an entry with flag 2, the names
+//! are those of the listpack; an entry with flag 1 was deleted.
 
 use super::format::{code, version};
 use super::input::{Body, Input, Read};
@@ -237,20 +237,20 @@ fn read_messages(input: &mut impl Body, receive: Receive<'_>) -> Read<()> {
 /// Type in which a stream is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamForm {
-    /// As Redis since 5.0 reads it: no groups, nothing deleted.
+    /// The form read by Redis since 5.0: no groups, nothing deleted.
     Plain,
-    /// As Redis since 7.0 reads it: no consumers.
+    /// The form read by Redis since 7.0: no consumers.
     Counted,
-    /// As Redis since 7.2 reads it.
+    /// The form read by Redis since 7.2.
     Timed,
-    /// As Redis since 8.6 reads it: with messages of producers.
+    /// The form read by Redis since 8.6: with messages of producers.
     Messages,
     /// Deadlines and messages; only this server reads it.
     Deadlines,
 }
 
 impl StreamForm {
-    /// Returns the number of the type and the first version of the format that has it.
+    /// Returns the type's number and the first version of the format that has it.
     pub(crate) fn code(self) -> (u8, u16) {
         match self {
             StreamForm::Plain => (code::STREAM, version::PLAIN),
@@ -367,7 +367,7 @@ impl StreamWriter {
         self.count += 1;
     }
 
-    /// Writes the numbers, behind all entries, and the number of groups.
+    /// Writes the numbers, after all entries, and the number of groups.
     pub fn numbers(&mut self, numbers: &StreamNumbers, groups: usize) {
         self.close_listpack();
         push_length(&mut self.out, self.count);
@@ -463,7 +463,7 @@ impl StreamWriter {
         self.form
     }
 
-    /// Returns the payload without version and checksum: the number of the type and the body.
+    /// Returns the payload without version and checksum: the type's number and the body.
     pub(crate) fn unsealed(self) -> Vec<u8> {
         assert!(self.open.is_none(), "the numbers are behind all entries");
         self.out
@@ -482,8 +482,8 @@ enum Part<'a> {
     Text(&'a [u8]),
 }
 
-/// Appends a part and its length backwards. A text that is the decimal form of an integer is
-/// written as such.
+/// Appends a part, followed by its length backwards. The decimal text of an integer is written as
+/// an integer.
 fn push_part(out: &mut Vec<u8>, part: Part<'_>) {
     let start = out.len();
     match part {

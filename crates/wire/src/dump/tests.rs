@@ -286,7 +286,7 @@ fn hashes_of_redis_before_2_6_are_read() {
     ]);
 }
 
-/// Faults of Redis before 7.0 have left such values in files, which it skips when it loads them.
+/// Bugs in Redis before 7.0 left such values in files. Redis skips them when it loads a file.
 #[test]
 fn collections_without_elements_are_read() {
     let empty = |code: u8, head: &[u8], pack: &[u8]| one_string(code, head, pack);

@@ -1,4 +1,4 @@
-//! The parts of a value, as reader and writer exchange them.
+//! The parts of a value, as exchanged between reader and writer.
 
 /// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub enum StreamPart<'a> {
         /// Values of its fields, one for each name.
         values: &'a [Vec<u8>],
     },
-    /// The numbers, behind all entries.
+    /// The numbers, after all entries.
     Numbers(StreamNumbers),
     /// A group.
     Group {
@@ -95,7 +95,7 @@ pub enum StreamPart<'a> {
         /// Number of deliveries.
         deliveries: u64,
     },
-    /// A consumer of the last group, behind all pending entries.
+    /// A consumer of the last group, after all pending entries.
     Consumer {
         /// Name of the consumer.
         name: &'a [u8],
@@ -160,8 +160,8 @@ pub enum DumpError {
     Body,
 }
 
-/// Receiver of a value that [`read`](super::read) reads. The same name may occur twice; the
-/// receiver must check this.
+/// Receiver of a value read by [`read`](super::read). A name may occur twice; the receiver must
+/// check for this.
 pub trait Sink {
     /// Receives the type; called once, first.
     fn begin(&mut self, kind: ValueType);

@@ -44,7 +44,7 @@ impl Writer {
 }
 
 impl Encoding {
-    /// Returns the number of the type.
+    /// Returns the type's number.
     pub(crate) fn code(self) -> u8 {
         match self {
             Encoding::String => code::STRING,
@@ -69,13 +69,13 @@ impl Encoding {
     }
 }
 
-/// Maximum length of what precedes the elements of a value.
+/// Maximum length of the part of a value before its elements.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 + LENGTH_BYTES_MAX;
 /// Maximum length of an element without its name and value.
 const ELEMENT_BYTES_MAX: usize = 3 * LENGTH_BYTES_MAX + 8 + 8;
 
 impl Cursor<'_> {
-    /// Writes what precedes the elements of a value.
+    /// Writes the part of a value before its elements.
     pub fn head(&mut self, form: Encoding, count: usize) {
         if let Encoding::RedisHash { first } = form {
             self.bytes(&first.to_le_bytes());

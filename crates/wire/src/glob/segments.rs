@@ -1,10 +1,10 @@
 //! Matching of long patterns: each part between two `*` is searched in bounded time.
 //!
 //! The parts are searched from left to right, and each takes its first occurrence, because a later
-//! one would leave less text for the parts behind it. A part of literal bytes is searched in
-//! linear time (Knuth, Morris and Pratt, SIAM J. Comput. 1977). A part with `?` or a class is tried
-//! at each position if it is short, and otherwise searched with one bit per element (Baeza-Yates
-//! and Gonnet, CACM 1992).
+//! one would leave less text for the parts after it. A part of literal bytes is searched in linear
+//! time (Knuth, Morris and Pratt, SIAM J. Comput. 1977). A part with `?` or a class is tried at
+//! each position if it is short, and otherwise searched with one bit per element (Baeza-Yates and
+//! Gonnet, CACM 1992).
 
 use super::{class, fold};
 

@@ -91,7 +91,7 @@ pub fn refuse(out: &mut Output, header: Header, status: Status) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends the reply to a read with key whose item is missing.
+/// Appends the reply to a read that returns the key, for a missing item.
 pub fn miss(out: &mut Output, header: Header, key: &[u8]) {
     head(out, header, Status::NotFound as u16, [0, key.len(), 0], 0);
     out.extend_from_slice(key);
@@ -198,7 +198,7 @@ pub(super) enum Found {
 pub(super) struct Refused {
     pub header: Header,
     pub status: Status,
-    /// Number of its bytes that are available, and of those to be skipped.
+    /// Number of its bytes that are available, and how many of these to skip.
     pub consumed: usize,
     pub skip: u64,
     pub is_fatal: bool,
@@ -287,8 +287,8 @@ pub(super) fn parse(input: &[u8], value_bytes_max: usize, spans: &mut Vec<Span>)
     Found::Request(consumed, request)
 }
 
-/// Returns the time in four bytes. It has no sign, as in memcached, but its largest number is -1,
-/// because clients send -1 for an item that expires at once.
+/// Returns the time in four bytes. It is unsigned, as in memcached, except that the largest number
+/// means -1, because clients send -1 for an item that expires immediately.
 fn exptime(bytes: &[u8]) -> i64 {
     match number(bytes) {
         u32::MAX => -1,

@@ -42,7 +42,8 @@ impl Words {
         words
     }
 
-    /// Returns a word by its index; empty if there is none, or if it is after the stored ones.
+    /// Returns a word by its index; empty if there is no such word, or if it comes after the stored
+    /// ones.
     pub fn get<'l>(&self, line: &'l [u8], index: usize) -> &'l [u8] {
         self.spans
             .get(index)
@@ -50,7 +51,7 @@ impl Words {
     }
 }
 
-/// Returns the spans of the words of a line, from a position on.
+/// Returns the spans of a line's words, beginning at a position.
 fn spans_of(line: &[u8], from: usize) -> impl Iterator<Item = Span> + '_ {
     let mut at = from;
     std::iter::from_fn(move || {
@@ -100,8 +101,8 @@ pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a time: a signed number of 64 bits, of which the lower 32 count, as in memcached. So
-/// 4294967295, which some clients send for -1, is -1.
+/// Parses a time: a signed 64-bit number, of which only the lower 32 bits count, as in memcached.
+/// So 4294967295, which some clients send for -1, is -1.
 pub(super) fn exptime(text: &[u8]) -> Option<i64> {
     let number = match text {
         [b'-', digits @ ..] => 0i64.checked_sub_unsigned(unsigned(digits)?)?,
@@ -166,8 +167,8 @@ pub(super) fn simple(
     }
 }
 
-/// Whether a line is one of an HTTP request: its last word is a version, as memcached recognises
-/// it, or it begins like a request with a body or with the header that every request has.
+/// Whether a line belongs to an HTTP request. Its last word is a version, as memcached checks, or
+/// it begins like a request with a body, or like the header that every request has.
 pub(super) fn is_http(line: &[u8]) -> bool {
     let mut words = spans_of(line, 0).map(|span| &line[span.range()]);
     let first = words.next().unwrap_or_default();
@@ -381,8 +382,8 @@ fn mode(verb: Verb, token: &[u8]) -> Result<Mode, &'static str> {
     }
 }
 
-/// Decodes a key that was sent in base64 (flag `b`); `None` if it is not base64, or not a key after
-/// decoding.
+/// Decodes a key that was sent in base64 (flag `b`). Returns `None` if it is not base64, or not a
+/// key after decoding.
 pub fn decode_key<'k>(encoded: &[u8], key: &'k mut [u8; KEY_BYTES_MAX]) -> Option<&'k [u8]> {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => Some(u32::from(byte - b'A')),

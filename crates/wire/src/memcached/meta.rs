@@ -6,7 +6,7 @@ use crate::output::Output;
 /// Properties of an item that a reply may contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Item<'a> {
-    /// Key as it was sent.
+    /// Key as sent.
     pub key: &'a [u8],
     /// Bytes of the value.
     pub len: usize,
@@ -30,7 +30,7 @@ pub struct Item<'a> {
     pub is_taken: bool,
 }
 
-/// Appends a status without an item: `EN`, `NF`, `NS`, `EX`, and `HD` of commands that store or
+/// Appends a status without an item: `EN`, `NF`, `NS`, `EX`, and the `HD` of commands that store or
 /// delete. It repeats only what the request contained: opaque and key. For a storage command it
 /// adds, if requested, the CAS number, which is 0 if nothing was stored, and the size of the value
 /// (`stored`).
@@ -114,8 +114,7 @@ fn spaced(out: &mut Output, word: &[u8]) {
     out.extend_from_slice(word);
 }
 
-/// Appends the key as it was sent, and whether it is base64, regardless of the position of that
-/// flag.
+/// Appends the key as sent, and whether it is base64, regardless of that flag's position.
 fn named(out: &mut Output, meta: &Meta, key: &[u8]) {
     spaced(out, b"k");
     out.extend_from_slice(key);

@@ -11,8 +11,8 @@ use crate::args::Span;
 
 /// Maximum length in bytes of the line of a command that does not list keys.
 pub const LINE_BYTES_MAX: usize = 2048;
-/// Length in bytes from which the line of a command that lists keys is split into several requests.
-/// So the line may be of any length, and the memory for it is bounded.
+/// Length in bytes at which the line of a command that lists keys is split into several requests.
+/// The line may therefore have any length, and the memory for it is bounded.
 const KEYS_PIECE_BYTES: usize = 16 * 1024;
 /// Maximum length of a value that a line can state: lengths are signed 32-bit numbers and include
 /// the two bytes that end a block.
@@ -25,12 +25,12 @@ pub struct Limits {
     pub value_bytes_max: usize,
 }
 
-/// Reason for which a request is refused, and the reply.
+/// Reason why a request is refused, and the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Complaint {
     /// The reply is this line, without its end.
     Line(&'static str),
-    /// The reply is a binary one with this status.
+    /// The reply is binary and has this status.
     Binary(Header, Status),
     /// The line is part of an HTTP request. The connection must be closed without a reply, because
     /// a web page can make a browser send a request whose body is commands.
@@ -114,9 +114,9 @@ enum Stream {
     Binary,
 }
 
-/// Parser of requests. It stores how far a partial request was parsed and how much must be skipped.
-/// It does not own the input: the session passes its buffer from the first byte that is not yet
-/// consumed.
+/// Request parser. It stores how far a partial request was parsed and how many bytes to skip. It
+/// does not own the input: the session passes its buffer, beginning at the first byte that is not
+/// yet consumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Parser {
     limits: Limits,
@@ -151,7 +151,7 @@ impl Parser {
         self.limits = limits;
     }
 
-    /// Returns to the start of a request that was parsed and is to be parsed again.
+    /// Returns to the start of a parsed request, so that it is parsed again.
     pub fn rewind(&mut self, request: &Request) {
         (self.searched, self.needed, self.skip) = (0, 0, 0);
         self.stream = match self.stream {
@@ -161,8 +161,8 @@ impl Parser {
         };
     }
 
-    /// Returns to the start of a request that was refused because its value is too large, and that
-    /// is to be parsed again.
+    /// Returns to the start of a request that was refused because its value is too large, so that
+    /// it is parsed again.
     pub fn rewind_refused(&mut self) {
         (self.searched, self.needed, self.skip) = (0, 0, 0);
         if self.stream != Stream::Binary {
@@ -320,8 +320,8 @@ impl Parser {
         }
     }
 
-    /// Parses `get key`, by far the most frequent line, in a fifth of the general time; `None` if
-    /// it is another line, or the key is invalid.
+    /// Parses `get key`, by far the most frequent line, in a fifth of the general time. Returns
+    /// `None` for any other line, or if the key is invalid.
     #[inline]
     fn lone_get(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Option<Parsed> {
         const BEGIN: &[u8] = b"get ";
@@ -477,7 +477,7 @@ impl Parser {
     }
 }
 
-/// Returns the length of a data block, which is the word of a line with this index; `None` if it is
+/// Returns the length of a data block, which is the line's word at this index; `None` if it is
 /// missing or not a length.
 fn announced(line: &[u8], words: &Words, index: usize) -> Option<u64> {
     unsigned(words.get(line, index)).filter(|&len| len <= ANNOUNCED_BYTES_MAX)

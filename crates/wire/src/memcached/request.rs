@@ -44,7 +44,8 @@ pub enum Verb {
     Verbosity,
     /// `stats [what]`: the words are the keys.
     Stats,
-    /// Administration, such as `lru_crawler`: the words, with the command, are the keys.
+    /// Administration, such as `lru_crawler`. The words, including the command, are stored as the
+    /// keys.
     Admin,
     /// `quit`
     Quit,
@@ -68,7 +69,7 @@ pub enum Verb {
     SaslAuth,
 }
 
-/// How `ms` stores, and in which direction `ma` counts.
+/// Way in which `ms` stores, and direction in which `ma` counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// `ms`: set. `ma`: increment.
@@ -107,12 +108,12 @@ impl Header {
 pub struct Meta {
     /// Flags that are present: bit 0 for `A`, bit 32 for `a`.
     pub(super) present: u64,
-    /// All flags as they were sent, for replies that repeat them in order.
+    /// All flags as sent, for replies that repeat them in order.
     pub words: Span,
-    /// `C`: CAS number that the item must have; for `mg`, at which the value is not sent. In a
-    /// binary request 0 means that there is none.
+    /// `C`: CAS number that the item must have; for `mg`, the CAS number for which the value is not
+    /// sent. In a binary request, 0 means none.
     pub cas: u64,
-    /// `E`: CAS number that the item gets.
+    /// `E`: CAS number for the item.
     pub new_cas: u64,
     /// `N`: TTL in seconds of an item created on a miss.
     pub vivify: i64,

@@ -293,7 +293,8 @@ fn a_line_without_end_closes_the_connection_and_a_long_list_of_keys_does_not() {
     assert_eq!(parse_all(one_word.as_bytes(), 1000), wanted);
 }
 
-/// Other servers accept such a line of a megabyte. It is split, so that it needs little memory.
+/// Other servers accept such a line of a megabyte. Here it is split, so that it needs little
+/// memory.
 #[test]
 fn a_long_list_of_keys_is_split_into_requests() {
     let keys: Vec<String> = (0..60_000).map(|number| format!("key{number}")).collect();

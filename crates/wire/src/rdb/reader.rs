@@ -42,7 +42,7 @@ pub enum Item<'r> {
     End,
 }
 
-/// A key and what is known of its value before it is read.
+/// A key and the facts known about its value before it is read.
 #[derive(Debug)]
 pub struct Entry<'r> {
     /// The key.
@@ -67,20 +67,20 @@ pub enum Kind {
 pub struct RdbError {
     /// Offset of the first byte that could not be used.
     pub offset: u64,
-    /// What was expected there, as a noun.
+    /// What was expected at this position, as a noun.
     pub expected: String,
     /// What was found.
     pub cause: Cause,
 }
 
-/// What was found instead of what was expected.
+/// What was found instead.
 #[derive(Debug)]
 pub enum Cause {
     /// Other bytes.
     Malformed,
     /// The end of the file.
     Cut,
-    /// The checksum in the file and that of its bytes.
+    /// The checksum in the file and the actual checksum of its bytes.
     Checksum {
         /// Checksum in the file.
         stored: u64,
@@ -316,7 +316,7 @@ impl<R: io::Read> Reader<R> {
     }
 
     /// Reads the value of the key that [`Reader::next`] returned, and passes it to `sink`. After an
-    /// error the sink has received an unusable part.
+    /// error, the sink has received an unusable part.
     ///
     /// # Errors
     /// See [`RdbError`].
@@ -335,7 +335,7 @@ impl<R: io::Read> Reader<R> {
 
     /// Takes the value of the key that [`Reader::next`] returned out of the file without building
     /// it, so that another thread can. Its structure is checked. Returns `None` if it is longer
-    /// than `bytes_max` and not in the buffer as a whole; [`Reader::value`] reads it then.
+    /// than `bytes_max` and not completely in the buffer, in which case [`Reader::value`] reads it.
     ///
     /// # Errors
     /// See [`RdbError`].
@@ -438,10 +438,10 @@ impl<R: io::Read> Reader<R> {
     }
 }
 
-/// A value as it stands in a file.
+/// A value as encoded in a file.
 #[derive(Debug)]
 pub struct RawValue<'r> {
-    /// What is needed to read it.
+    /// Facts needed to read it.
     pub head: RawHead,
     /// Its bytes.
     pub bytes: &'r [u8],
@@ -458,7 +458,7 @@ pub struct RawHead {
 }
 
 impl RawHead {
-    /// Reads the value, whose bytes are `bytes`, and passes it to `sink`. After an error the sink
+    /// Reads the value, whose bytes are `bytes`, and passes it to `sink`. After an error, the sink
     /// has received an unusable part. `key` is named in errors.
     ///
     /// # Errors
@@ -475,7 +475,7 @@ impl RawHead {
     }
 }
 
-/// Returns what a file must contain where the value of a key stands.
+/// Returns a description of what a file must contain where a key's value is expected.
 fn expected_value(code: u8, version: u16, key: &[u8], database: u64) -> String {
     let kind = type_of(code, version).map_or("value", |kind| kind.name());
     let key = key.escape_ascii();
@@ -491,8 +491,8 @@ enum Text {
     Other,
 }
 
-/// Returns the deadline in a file: −1 is none, and other times before 1970 have passed as well as
-/// 1970.
+/// Returns the deadline stored in a file. −1 means none, and any other time before 1970 is as past
+/// as 1970.
 fn read_deadline(at: i64) -> Option<u64> {
     (at != -1).then_some(at.max(0) as u64)
 }

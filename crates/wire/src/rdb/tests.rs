@@ -71,7 +71,7 @@ fn read(file: &[u8], step: usize) -> Result<Vec<String>, RdbError> {
     result
 }
 
-/// As [`read`]. Values up to a length are taken out of the file first, if there is one.
+/// Like [`read`], but takes values up to a given length, if any, out of the file first.
 fn read_values(file: &[u8], step: usize, raw_max: Option<usize>) -> Result<Vec<String>, RdbError> {
     let mut reader = Reader::new(Slow { file, step });
     let mut items = vec![reader.begin()?.to_string()];

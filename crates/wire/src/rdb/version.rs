@@ -18,7 +18,7 @@ pub enum Version {
     Redis(u16),
     /// Read by Valkey.
     Valkey(u16),
-    /// Read by this server only.
+    /// Read only by this server.
     Mayfly(u16),
 }
 
@@ -26,7 +26,7 @@ impl Version {
     /// Version of plain types, which Redis since 5 and Valkey read.
     pub const PLAIN: Version = Version::Redis(version::PLAIN);
 
-    /// Returns the version that has a type whose number and first version are given.
+    /// Returns the version that has a type with this number and first version.
     pub(super) fn of_type(code: u8, since: u16) -> Version {
         match since {
             _ if crate::dump::is_own_type(code) => Version::Mayfly(MAYFLY),
@@ -89,15 +89,16 @@ impl Version {
         }
     }
 
-    /// Whether a file that begins with these bytes is a snapshot, of any version, also of one that
-    /// this server cannot read. Six bytes are enough.
+    /// Whether a file that begins with these bytes is a snapshot of any version, including versions
+    /// that this server cannot read. Six bytes are enough.
     #[must_use]
     pub fn is_begun(first: &[u8]) -> bool {
         let marks: [&[u8]; 3] = [b"REDIS", b"VALKEY", b"MAYFLY"];
         marks.iter().any(|mark| first.starts_with(mark))
     }
 
-    /// Returns the number by which types are read: in it, type 22 is either of Redis or of Valkey.
+    /// Returns the number by which types are read, because type 22 differs between Redis and
+    /// Valkey.
     pub(super) fn number(self) -> u16 {
         match self {
             Version::Redis(number) | Version::Valkey(number) => number,

@@ -6,8 +6,8 @@ use std::io;
 /// Size of the buffer if no string is longer.
 pub const WINDOW_BYTES: usize = 128 << 10;
 
-/// Sum to which packed parts of a value may expand for each byte of it, and in addition. LZF
-/// expands three bytes to at most 264.
+/// Number of bytes to which packed parts of a value may expand, for each byte of it, and
+/// additionally in total. LZF expands three bytes to at most 264.
 const EXPANSION: u64 = 88;
 const EXPANSION_FREE_BYTES: u64 = 1 << 20;
 
@@ -37,10 +37,11 @@ pub(super) struct Window<R> {
     /// Checksum of all bytes before `summed`, a position in the buffer.
     sum: u64,
     summed: usize,
-    /// Offset at which the current value begins, and the bytes to which its parts have expanded.
+    /// Offset at which the current value begins, and the number of bytes to which its parts have
+    /// expanded.
     value_start: u64,
     expanded: u64,
-    /// Whether the source has ended, or the error with which it has.
+    /// Whether the source has ended, or the error with which it ended.
     is_over: bool,
     failure: Option<io::Error>,
 }

@@ -1,4 +1,4 @@
-//! Writes items, and what surrounds them in a file.
+//! Writes items, and the parts before and after them in a file.
 
 use super::opcode;
 use super::version::{HEADER_BYTES, Version};
@@ -128,9 +128,8 @@ impl Writer {
     }
 
     /// Writes a hash, a set or a sorted set without deadlines, of `count` elements whose bytes are
-    /// at most `text_bytes`. Behind the name of an element follows a value, nothing, or the eight
-    /// bytes of a score with the lowest first. This is faster than [`Writer::begin`] and
-    /// [`Writer::put`].
+    /// at most `text_bytes`. After an element's name comes a value, nothing, or the eight bytes of
+    /// a score, lowest first. This is faster than [`Writer::begin`] and [`Writer::put`].
     #[inline]
     pub fn elements<'e>(
         &mut self,
@@ -172,7 +171,7 @@ impl Writer {
         cursor.bytes(&payload[1..]);
     }
 
-    /// Writes what precedes a value. Returns a cursor for `room` more bytes.
+    /// Writes the part before a value. Returns a cursor for `room` more bytes.
     #[inline(always)]
     fn key(
         &mut self,
@@ -205,7 +204,7 @@ impl Writer {
     }
 }
 
-/// Length and checksum of the items of a file, whose header is known last.
+/// Length and checksum of the items of a file whose header is known last.
 ///
 /// A file is written as [`HEADER_PENDING`](super::HEADER_PENDING), the items, and the tail; then
 /// the header is written over the first bytes. A stream, whose first bytes cannot be written later,
@@ -216,7 +215,7 @@ pub struct Framing {
     bytes: u64,
 }
 
-/// What surrounds the items of a file.
+/// The parts before and after the items of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// First bytes of the file.
@@ -237,7 +236,7 @@ impl Framing {
         self.bytes + HEADER_BYTES as u64 + 9
     }
 
-    /// Returns what surrounds the items in a file of a version.
+    /// Returns the parts before and after the items in a file of a version.
     pub fn end(mut self, version: Version) -> Ending {
         self.add(&[opcode::END]);
         let header = version.header();
@@ -247,7 +246,7 @@ impl Framing {
         Ending { header, tail }
     }
 
-    /// Returns what surrounds the items in a file without checksum.
+    /// Returns the parts before and after the items in a file without a checksum.
     pub fn end_unchecked(self, version: Version) -> Ending {
         let mut tail = [0; 9];
         tail[0] = opcode::END;
