@@ -181,8 +181,8 @@ class _Loads:
     """The cache of one function, and its computations in progress.
 
     A dictionary maps pairs of integers to computations: the hash of the key, and a number that
-    distinguishes keys with the same hash. So no operation of the dictionary runs code of a key, each is
-    atomic under the interpreter's lock, and no other lock is needed. Therefore ``__eq__`` of an argument,
+    distinguishes keys with the same hash. No operation of the dictionary therefore runs a key's code, each is
+    atomic under the interpreter's lock, and no other lock is needed. ``__eq__`` of an argument,
     a destructor or a signal handler may call the function at any point.
     """
 

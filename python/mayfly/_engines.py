@@ -47,7 +47,7 @@ class Engine(Protocol):
     may_repeat: bool
 
     def places(self) -> list[Place]:
-        """Returns the places that exist at present."""
+        """Returns the places that currently exist."""
 
     def start(self, unit: Unit, place: Place, memory_bytes: int) -> Any:
         """Starts a unit whose trace needs ``memory_bytes``, and returns a handle of the run."""
@@ -106,7 +106,7 @@ class _Plan:
         return [handle for handle, run in self.running.items() if run.number == number]
 
     def fits(self, trace: str, place: Place, places: list[Place]) -> bool:
-        """Returns whether a trace fits beside the traces of the units that the place runs.
+        """Returns whether a trace fits next to the traces of the place's running units.
 
         A trace that fits nowhere runs alone at a place with the most memory.
         """

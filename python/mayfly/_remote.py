@@ -11,7 +11,7 @@ def is_remote(path: str) -> bool:
 
 
 def shown(path: str) -> str:
-    """Returns a path or URL as results show it, without passwords and signatures."""
+    """Returns a path or URL in the form shown in results, without passwords and signatures."""
     if not is_remote(path):
         return path
     scheme, _, rest = path.partition("://")

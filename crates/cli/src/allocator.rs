@@ -1,7 +1,7 @@
 //! Allocator of the program: jemalloc, and anonymous mappings for large blocks, which grow without
 //! copying.
 //!
-//! A buffer that grows to 400 MB, such as the input with one large value, is moved by its last
+//! A buffer that grows to 400 MB, such as an input with one large value, is moved by its last
 //! reallocation. jemalloc copies it, and all clients of the thread wait 100 ms for that; `mremap`
 //! only moves the entries of the page table.
 #![expect(unsafe_code, reason = "an allocator hands out raw memory")]
@@ -9,9 +9,9 @@
 use std::alloc::{GlobalAlloc, Layout};
 use tikv_jemallocator::Jemalloc;
 
-/// Minimum size in bytes of a block with a mapping of its own. A smaller block that grows is
+/// Minimum size in bytes of a block that gets its own mapping. A smaller block that grows is
 /// copied, which takes about a millisecond including the page faults. Values up to 1 MB, which are
-/// common, stay with jemalloc, which does not call the system for each of them.
+/// common, stay with jemalloc, which does not make a system call for each of them.
 const MAPPED_BYTES_MIN: usize = 2 << 20;
 /// Maximum alignment of a mapping: the smallest page size of the platforms.
 const MAPPED_ALIGN_MAX: usize = 4096;
@@ -83,8 +83,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Private anonymous mappings. Sizes are in bytes and need not be multiples of a page, to which the
-/// system rounds them up.
+/// Private anonymous mappings. Sizes are in bytes and need not be multiples of a page; the system
+/// rounds them up.
 #[cfg(target_os = "linux")]
 mod mapping {
     use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap, munmap};

@@ -1,5 +1,4 @@
-//! `mayfly check`: reports what a snapshot file or an append-only file contains and where it is
-//! damaged.
+//! `mayfly check`: reports the contents of a snapshot file or an append-only file and any damage.
 
 mod page;
 

@@ -25,8 +25,8 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 /// Name of the allocator above in INFO.
 const ALLOCATOR_NAME: &str = "jemalloc";
 
-/// What `--version` prints after the name: the version, the commit if `cargo xtask dist` built the
-/// program, and the optional features.
+/// Text that `--version` prints after the name: the version, the commit if `cargo xtask dist` built
+/// the program, and the optional features.
 static BUILD: LazyLock<String> = LazyLock::new(|| {
     let features = [
         ("edge", cfg!(feature = "edge")),

@@ -98,7 +98,7 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Adds the page of a command, and those of its subcommands.
+/// Adds the page of a command and the pages of its subcommands.
 fn add_pages(command: &clap::Command, name: &str, files: &mut BTreeMap<String, Vec<u8>>) {
     let mut page = vec![];
     let man = Man::new(command.clone())

@@ -23,7 +23,7 @@ pub struct Pages {
 
 impl Pages {
     /// Checks that all requested output can be written, so that an error appears before hours of
-    /// work. An existing page keeps its content until the new one is written.
+    /// work. An existing page is not changed until the new one is written.
     pub fn prepare(&self) -> Result<()> {
         if let Some(path) = &self.html {
             let mut options = OpenOptions::new();
@@ -42,8 +42,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Writes the requested output. The page is created only if it is needed, and gets the command
-    /// line and the version.
+    /// Writes the requested output. The page is created only if it is needed, and includes the
+    /// command line and the version.
     pub fn write(&self, page: impl FnOnce() -> Page) -> Result<()> {
         if self.html.is_none() && self.svg.is_none() && self.png.is_none() {
             return Ok(());

@@ -1,8 +1,8 @@
 //! `mayfly ping`: reports whether a server answers, for health checks of containers and monitors.
 //!
 //! The address is taken from the server's own settings, so that a health check follows them. A
-//! server with a password also answers PING without it, but then it does not report that it is
-//! still loading. Therefore the password is sent if the settings or a file have it.
+//! server with a password also answers PING without it, but then does not report that it is still
+//! loading. The password is therefore sent if the settings or a file contain it.
 
 use anyhow::{Context, Result, bail};
 use server::command::acl::read_password;
@@ -55,7 +55,7 @@ pub struct Arguments {
 /// Maximum length of a reply in bytes. PONG and the errors of Redis are far shorter.
 const REPLY_BYTES_MAX: u64 = 4096;
 
-/// Errors with which a serving server answers a client that has no password or permission, or does
+/// Errors with which a running server answers a client that lacks a password or permission, or does
 /// not use the new name of PING.
 const DENIALS: [&str; 4] = ["-NOAUTH", "-NOPERM", "-ERR unknown command", DENIED_BY_TLS];
 
@@ -68,7 +68,7 @@ const PASSWORD_FILE_BYTES_MAX: u64 = 1 << 16;
 
 const NO_REPLY: &str = "the server accepts the connection but does not reply";
 
-/// Place at which a server listens.
+/// Location at which a server listens.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     Local(PathBuf),
@@ -193,7 +193,7 @@ fn place(arguments: &Arguments, config: &Config) -> Result<Place> {
     }
 }
 
-/// Returns an address at which this machine reaches a server with this value of `bind`.
+/// Returns an address at which this machine can reach a server with this value of `bind`.
 fn reachable(bind: &str) -> String {
     let first = bind.split_ascii_whitespace().next().unwrap_or("localhost");
     match first.trim_start_matches('-') {

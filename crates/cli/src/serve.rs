@@ -28,7 +28,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of file descriptors that are reserved for everything except clients, as in Redis.
+/// Number of file descriptors reserved for everything except clients, as in Redis.
 const SPARE_FILES: u64 = 32;
 
 /// The most frequently used settings. Every other one is accepted as `--name value`, too.
@@ -84,7 +84,7 @@ pub struct Arguments {
     /// Check the settings, report all errors in them, and end
     #[arg(long)]
     check_config: bool,
-    /// Whether this process is the one that `daemonize` started in the background
+    /// Whether this is the background process that `daemonize` started
     #[arg(long = daemon::OPTION, hide = true)]
     is_daemon: bool,
     /// Version of the message from the process before a restart, at standard input
@@ -104,10 +104,10 @@ const PROBLEMS_MAX: usize = 20;
 /// Path of the standard input, which the config file name `-` represents.
 const STANDARD_INPUT: &str = "/dev/stdin";
 
-/// Hidden option for settings that have no option of their own.
+/// Hidden option for settings without their own option.
 const SETTING: &str = "setting";
 
-/// Options that have a field of their own in `Arguments`.
+/// Options with their own field in `Arguments`.
 const OWN: &[&str] = &[
     "port",
     "memcached",
@@ -329,7 +329,7 @@ fn wait(running: running::Running, manager: Option<&str>) -> Result<()> {
     result
 }
 
-/// Starts the server in another process, without the passwords of this process's arguments and
+/// Starts the server in another process, without the passwords in this process's arguments and
 /// environment, because this process waits until the other one has loaded its file.
 fn start_in_background(arguments: &Arguments, program: &Program) -> Result<()> {
     if arguments.reads_input() {
@@ -463,7 +463,7 @@ fn print_usage(running: &running::Running) {
 }
 
 /// Stops the server on SIGTERM and SIGINT, after a snapshot if save points are set. Another signal
-/// while this stop is in progress ends the process at once. After a stop that has failed, a signal
+/// while this stop is in progress ends the process immediately. After a stop that failed, a signal
 /// begins a new one.
 fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()> {
     let server = Arc::clone(&running.server);

@@ -192,8 +192,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     result
 }
 
-/// Opens the Parquet file without truncating it. An existing file keeps its content until there are
-/// results.
+/// Opens the Parquet file without truncating it. An existing file keeps its contents until there
+/// are results.
 fn open_table(path: &Path) -> Result<(&Path, File)> {
     anyhow::ensure!(
         cfg!(feature = "parquet"),

@@ -1,4 +1,4 @@
-//! Every experiment of `mayfly bench`, with tiny sizes, against this very program as the server.
+//! Runs every experiment of `mayfly bench`, with tiny sizes, with this program as the server.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -317,7 +317,7 @@ fn a_trace_is_replayed_in_closed_and_in_open_loop() {
     assert_eq!(number(&rows[0], "/requests"), 500.0);
 }
 
-/// Returns the engines whose programs are installed; ours always is.
+/// Returns the engines whose programs are installed; ours always are.
 fn engines() -> Vec<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &str| std::env::split_paths(&path).any(|f| f.join(name).is_file());

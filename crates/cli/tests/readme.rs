@@ -23,8 +23,8 @@ fn pages() -> Vec<(PathBuf, String)> {
 }
 
 /// Returns the commands of a page that start with `mayfly`, with the line at which their paragraph
-/// starts: lines of blocks and spans between backticks. Tables that a command has written are left
-/// out, because they record the command as it was at that time.
+/// starts: lines of blocks and spans between backticks. Tables written by a command are left out,
+/// because they record the command as it was at that time.
 fn commands(page: &str) -> Vec<(usize, String)> {
     let mut found = vec![];
     let (mut is_block, mut is_written) = (false, false);

@@ -1,5 +1,6 @@
-//! The least that a server on hyper and Tokio can do for a request, for `tests/measure/edge.py
-//! --floor`: the same reply to everything, with the fields and the content of a hit, on one thread.
+//! The least work that a server on hyper and Tokio can do for a request, for
+//! `tests/measure/edge.py --floor`: the same reply to everything, with the fields and the content
+//! of a hit, on one thread.
 //!
 //! ```text
 //! cargo run --release -p mayfly-node --example hyper_floor -- 127.0.0.1:8081 1024

@@ -1,4 +1,4 @@
-//! Access log: one line of JSON per request, written by a thread of its own. If the file is renamed
+//! Access log: one line of JSON per request, written by a separate thread. If the file is renamed
 //! or deleted, a new one is opened under its name within a second, so that log rotation need not
 //! notify the node.
 
@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of lines that wait for the thread. Further lines are dropped and counted.
 const LINES_MAX: usize = 65_536;
-/// Maximum time for which a line stays in the thread's buffer.
+/// Maximum time that a line stays in the thread's buffer.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
-/// Number of bytes that are written at once.
+/// Number of bytes written at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Maximum length of a logged URL in bytes.
 const URL_BYTES_MAX: usize = 1_024;
@@ -65,8 +65,8 @@ impl Target {
         Ok(Target::File(file, path.to_owned(), identity))
     }
 
-    /// Opens the file of this name again if another program has renamed or deleted the previous
-    /// one. If that fails, lines go to the previous one.
+    /// Reopens the file under its name if another program has renamed or deleted it. If that fails,
+    /// lines still go to the previous file.
     fn follow(&mut self) -> io::Result<()> {
         let Target::File(file, path, Some(open)) = self else {
             return Ok(());
@@ -147,7 +147,7 @@ pub struct Record {
     pub status: u16,
     /// Number of content bytes sent.
     pub bytes: u64,
-    /// Whether the content ended before its announced length.
+    /// Whether the content ended before reaching its announced length.
     pub is_cut: bool,
     /// Value of the Cache-Status field.
     pub cache: String,

@@ -105,7 +105,7 @@ async fn purge(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Conten
 }
 
 /// Returns true if a request has the right token. The comparison takes the same time for all tokens
-/// of one length.
+/// of the same length.
 fn is_permitted(token: Option<&str>, headers: &HeaderMap) -> bool {
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
     let given = given.and_then(|given| given.strip_prefix(b"Bearer "));

@@ -24,7 +24,7 @@ pub enum Source {
     Following(Following),
     /// Content from the disk tier or from other nodes.
     Pieces(Box<dyn Pieces>, Option<Bytes>),
-    /// Body that is passed through from the other side of the proxy.
+    /// Body passed through from the other side of the proxy.
     Passed(Passed),
 }
 
@@ -70,7 +70,7 @@ impl Content {
     }
 
     /// Creates a body that follows a fetch, in full or for a range. `length` is the length of the
-    /// whole content, if the origin has announced it.
+    /// whole content, if the origin announced it.
     pub fn following(reader: Reader, range: Option<Range>, length: Option<u64>) -> Self {
         Content {
             source: Source::Following(Following {
@@ -105,7 +105,7 @@ impl Content {
     /// reply begins.
     ///
     /// # Errors
-    /// Returns an error if they are damaged or cannot be read.
+    /// Returns an error if the content is damaged or cannot be read.
     pub async fn prepare(&mut self) -> io::Result<()> {
         if let Source::Pieces(pieces, first) = &mut self.source {
             *first = poll_fn(|context| pieces.poll(context)).await.transpose()?;

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The owner of a large object fetches it whole and then cuts it into chunks. Each node with a
-//! chunk also has the head of the object without its content: a *stub*. Therefore any of these
-//! nodes can answer when the owner is down. Chunks and stubs are ordinary entries of the store,
-//! with the deadline of the object.
+//! chunk also has the object's head without its content: a *stub*. Any of these nodes can therefore
+//! answer when the owner is down. Chunks and stubs are ordinary entries of the store, with the
+//! object's deadline.
 //!
 //! `view.rs` computes which nodes are responsible, `message.rs` defines the messages between nodes,
 //! `peer.rs` sends them, and `read.rs` and `relay.rs` return content from other nodes. `repair.rs`
@@ -74,16 +74,16 @@ const PROBE_TIME: Duration = Duration::from_secs(2);
 const STUB_TIME: Duration = Duration::from_secs(1);
 /// Timeout of a purge, which may read descriptions on disk.
 const PURGE_TIME: Duration = Duration::from_secs(5);
-/// Maximum number of purges that are kept for a node that does not answer. If there are more,
-/// everything is purged there.
+/// Maximum number of purges kept for a node that does not answer. If there are more, everything is
+/// purged there.
 const MISSED_MAX: usize = 1_024;
 /// Purge that concerns all URLs.
 const PURGE_ALL: &str = "hard prefix http";
 /// Maximum number of objects that are cut at a time.
 const CUTS_MAX: usize = 2;
-/// Maximum number of objects that wait to be cut. Further objects stay whole.
+/// Maximum number of objects waiting to be cut. Further objects stay whole.
 const CUTS_WAITING_MAX: usize = 64;
-/// Maximum number of bytes of a chunk that are read at once.
+/// Maximum number of bytes of a chunk that are read at a time.
 const PART_BYTES_MAX: u64 = 1 << 20;
 
 /// The cluster as one node sees it.
@@ -108,7 +108,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Prepares the cluster of a configuration, if it has one. No connection is made.
+    /// Prepares the configured cluster, if there is one. No connection is made.
     ///
     /// # Errors
     /// Returns an error if a setting is invalid.
@@ -175,7 +175,7 @@ impl Cluster {
         view.unwrap_or_else(|poison| poison.into_inner()).clone()
     }
 
-    /// Returns the nodes that answer for a key before this one does, in the order in which to try
+    /// Returns the nodes that should answer for a key before this one, in the order in which to try
     /// them. The list is empty if this node is the owner.
     pub fn owners_before(&self, key: &Key) -> Vec<ServerId> {
         let view = self.view();
@@ -247,7 +247,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a request to a node, and records whether the node has answered.
+    /// Sends a request to a node, and records whether the node answered.
     async fn call(
         &self,
         server: ServerId,

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The node that cuts an object computes the checksums (8 bytes, little-endian), and the node that
-//! reads it verifies them. Therefore nothing in between is trusted: disks, memory and other nodes.
-//! A checksum covers the position, the version of the object and the parameters of the code.
+//! reads it verifies them. Nothing in between needs to be trusted: disks, memory or other nodes. A
+//! checksum covers the position, the version of the object and the parameters of the code.
 
 use bytes::Bytes;
 use edge::{Code, Layout, Scheme, SchemeError, SubChunkId, checksum, encode_stripe, mix};
@@ -20,8 +20,8 @@ const SUM_BYTES: u64 = 8;
 /// Identity of an object that was cut into chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Coded {
-    /// Hash of the content and of the code. Chunks with equal versions belong together, whichever
-    /// node has cut them.
+    /// Hash of the content and of the code. Chunks with equal versions belong together, regardless
+    /// of which node cut them.
     pub version: u64,
     /// Length of the object in bytes.
     pub length: u64,
@@ -99,7 +99,7 @@ impl Coding {
         (coded, made)
     }
 
-    /// Begins to compute some chunks of an object whose content arrives in pieces.
+    /// Begins to compute some of the chunks of an object whose content arrives in pieces.
     pub fn cutter(&self, name_hash: u64, coded: Coded, wanted: Vec<usize>) -> Cutter<'_> {
         assert!(wanted.iter().all(|&chunk| chunk < self.chunks()));
         let capacity = usize::try_from(self.chunk_bytes(coded.length)).unwrap_or(0);
@@ -220,7 +220,7 @@ impl Cutter<'_> {
         self.stripe += 1;
     }
 
-    /// Returns the contents of the chunks; `None` if the content differs from the object's.
+    /// Returns the contents of the chunks, or `None` if the content differs from the object's.
     pub fn finish(self) -> Option<Vec<Bytes>> {
         let is_whole = self.stripe == self.layout.stripes() && self.bytes.is_empty();
         let version = self.hasher.map(|hasher| hasher.finish());

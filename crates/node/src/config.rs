@@ -1,4 +1,4 @@
-//! Settings of a node. All have defaults, and each limit says what it bounds.
+//! Settings of a node. All have defaults, and each limit says what it limits.
 
 mod cluster;
 mod etcd;
@@ -39,14 +39,14 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Token that purges need. Without a token, all purges are refused.
     pub purge_token: Option<String>,
-    /// Origins to which requests are forwarded, by host. A rule without a host applies to all other
+    /// Origins that requests are forwarded to, by host. A rule without a host applies to all other
     /// hosts.
     pub origins: Vec<Origin>,
     /// Capacity of the memory tier in bytes.
     pub memory_bytes: u64,
     /// Eviction policy of the memory tier, by name.
     pub policy: String,
-    /// The disk tier, if there is one.
+    /// Disk tier, if there is one.
     pub disk: Option<DiskConfig>,
     /// Maximum number of bytes per second that are read to verify the disk tier; 0 turns
     /// verification off.
@@ -61,7 +61,7 @@ pub struct Config {
     pub access_log: Option<PathBuf>,
     /// Cluster to which the node belongs; `None` for a standalone node.
     pub cluster: Option<ClusterConfig>,
-    /// Limits on what clients and origins can use.
+    /// Limits on the use of resources by clients and origins.
     pub limits: Limits,
     /// Whether plain requests for responses in memory are answered without hyper. Only tests, which
     /// compare both ways, set this to false.
@@ -141,7 +141,7 @@ pub struct Limits {
     pub head_time: Duration,
     /// Time limit for a TLS handshake.
     pub handshake_time: Duration,
-    /// Maximum time for which a client may neither send nor receive anything.
+    /// Maximum time without progress in either direction on a client's connection.
     pub client_idle: Duration,
     /// Time limit for connecting to an origin.
     pub connect_time: Duration,
@@ -149,10 +149,10 @@ pub struct Limits {
     pub origin_head_time: Duration,
     /// Maximum time between two parts of an origin's response.
     pub origin_idle: Duration,
-    /// Time for which open connections may finish when the node stops.
+    /// Time that open connections have to finish when the node stops.
     pub stop_time: Duration,
-    /// Maximum time in which a purge reaches the other nodes. A response that another node sends
-    /// within this time after a purge may be older than the purge, and is then not stored.
+    /// Maximum time for a purge to reach the other nodes. A response that another node sends within
+    /// this time after a purge may be older than the purge, and is then not stored.
     pub purge_transit: Duration,
 }
 

@@ -1,19 +1,19 @@
 //! Disk tier: responses that were evicted from memory, in append-only files.
 //!
 //! `record.rs` is the encoding, `segment.rs` the files, `writer.rs` the thread that writes,
-//! `extent.rs` content that is read in pieces, `buffers.rs` the memory for it, `removed.rs` the log
-//! of records that a restart must not bring back, and `scrub.rs` the verification of records that
-//! are not read. The index is a cache of the library with 12 bytes per URL and a deadline, so that
-//! records leave it on time.
+//! `extent.rs` content read in pieces, `buffers.rs` the memory for it, `removed.rs` the log of
+//! records that a restart must not bring back, and `scrub.rs` the verification of records that are
+//! not read. The index is a cache from the project's library, with 12 bytes per URL and a deadline,
+//! so that records leave it on time.
 //!
-//! Reads of data in the page cache are made at once (`RWF_NOWAIT`); Tokio's threads for blocking
-//! work make the others. io_uring would save the change of threads for the latter only, needs
-//! unsafe code or a runtime of its own, and is disabled on many hosts.
+//! Reads of data in the page cache are made directly (`RWF_NOWAIT`); Tokio's threads for blocking
+//! work make the others. io_uring would save the thread switch only for the latter, needs unsafe
+//! code or its own runtime, and is disabled on many hosts.
 //!
 //! A failure of the device turns the tier off until the next start. Damaged records are misses.
 //!
 //! Data reaches the device when the kernel writes it, except for the log of removals, which a purge
-//! writes at once. After a loss of power, the checksums show which data was not written.
+//! writes immediately. After a power failure, the checksums show which data was not written.
 
 mod buffers;
 mod extent;
@@ -53,8 +53,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use writer::{Superseded, Writer};
 
-/// Maximum size of a record that is read at once and returned to memory when it is requested. The
-/// content of larger records is read in pieces, and stays in the page cache.
+/// Maximum size of a record that is read as a whole and returned to memory when it is requested.
+/// The content of larger records is read in pieces and stays in the page cache.
 const WHOLE_BYTES_MAX: u32 = 128 << 10;
 /// Number of bytes of a larger record that are read first, for its description.
 const FIRST_BYTES: u32 = 8 << 10;
@@ -208,7 +208,7 @@ impl Disk {
         })
     }
 
-    /// Returns the responses of a URL. Large content is not read yet.
+    /// Returns the responses of a URL, without reading large content.
     pub async fn get(&self, key: &Key) -> Option<Resource> {
         let resource = self.shared.get(key).await?;
         let usable_ms = resource.usable_ms(self.shared.clock.now_ms());
@@ -642,7 +642,7 @@ impl Shared {
         Ok(record::read_description(&header, &bytes[HEADER_BYTES..end]))
     }
 
-    /// Stubs have no content, so that longer records are not read.
+    /// Stubs have no content, so longer records are not read.
     fn for_each_stub(&self, see: &mut dyn FnMut(Key, Arc<Head>) -> bool) -> io::Result<()> {
         for segment in self.segments.all() {
             let entries = segment.entries()?;
@@ -795,7 +795,7 @@ struct Purging<'a> {
     is_soft: bool,
     /// Number of visited records of each segment; [`usize::MAX`] if all were visited.
     visited: HashMap<u32, usize>,
-    /// Hashes of the URLs that the purge has concerned.
+    /// Hashes of the URLs that the purge affected.
     concerned: HashSet<u64>,
 }
 

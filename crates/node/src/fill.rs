@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// Number of bytes of streamed content that are kept.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// Way in which the content ended.
+/// Outcome of the content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// All content has arrived.
@@ -26,7 +26,7 @@ pub enum End {
 /// Content that is being fetched.
 pub struct Fill {
     state: Mutex<State>,
-    /// Number of changes so far, for which readers wait.
+    /// Number of changes so far, which readers wait on.
     changes: watch::Sender<u64>,
     /// Notified when a reader has made room.
     room: Notify,
@@ -81,7 +81,7 @@ impl Fill {
     /// Adds a chunk. If the content is streamed, waits for the readers.
     ///
     /// # Errors
-    /// Returns an error if the content is streamed and nobody reads it.
+    /// Returns an error if the content is streamed and has no reader.
     pub async fn push(&self, chunk: Bytes) -> Result<(), Abandoned> {
         if chunk.is_empty() {
             return Ok(());
@@ -118,7 +118,7 @@ impl Fill {
         (!state.is_streamed).then(|| state.chunks.iter().cloned().collect())
     }
 
-    /// Ends the content. `last` holds bytes that were withheld until the end. They are added
+    /// Ends the content. `last` contains bytes that were withheld until the end. They are added
     /// without waiting for readers, and must fit into the bytes that are kept.
     pub fn end(&self, last: Option<Bytes>, end: End) {
         let mut state = self.state();
@@ -192,8 +192,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Returns the next chunk if it has arrived, `Err` with the end if there is none, and `None`
-    /// if the reader has to wait.
+    /// Returns the next chunk if it has arrived, `Err` with the outcome at the end, and `None` if
+    /// the reader must wait.
     pub fn try_next(&mut self) -> Option<Result<Bytes, End>> {
         // The change is marked as seen before the state is read, so that no change is missed.
         self.changes.borrow_and_update();

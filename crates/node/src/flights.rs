@@ -14,7 +14,7 @@ pub enum Progress {
     /// The head has not arrived.
     Waiting,
     /// The response may be stored: its head, its content, and the length of the content if the
-    /// origin has announced it.
+    /// origin announced it.
     Head(Arc<Head>, Arc<Fill>, Option<u64>),
     /// The origin has confirmed the stored response.
     Confirmed(Object),

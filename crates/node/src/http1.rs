@@ -1,23 +1,23 @@
-//! A connection with HTTP/1.1: plain requests for what is in memory are answered here, and hyper
+//! An HTTP/1.1 connection: plain requests for responses in memory are answered here, and hyper
 //! answers all others.
 //!
-//! A hit of a small object is two system calls, a look-up and a head of 200 bytes; hyper's part of
+//! A hit on a small object is two system calls, a look-up and a head of 200 bytes; hyper's part of
 //! it, with a map of fields for the request and for the reply, was more than all of this program's.
-//! So the bytes that arrive are looked at before hyper has them (`rules/plain.rs`), and there are
-//! three cases:
+//! The arriving bytes are therefore examined before hyper gets them (`rules/plain.rs`), and there
+//! are three cases:
 //!
 //! * A plain request for a fresh response in one piece ([`Node::direct`]). Head and content are
 //!   written at once, short content as one buffer.
-//! * Another request that ends with its head. hyper has the connection for this request
-//!   (`http1/lent.rs`) and exactly its bytes; what was looked up is passed on, so that a request is
-//!   counted once. When the reply is sent, the connection returns.
+//! * Another request that ends with its head. hyper gets the connection for this request
+//!   (`http1/lent.rs`) and exactly its bytes; the result of the look-up is passed on, so that a
+//!   request is counted once. When the reply is sent, the connection returns.
 //! * Anything else: content, an upgrade, a malformed head, HTTP/2. The rest of the connection is
 //!   hyper's, with every byte that was read.
 //!
-//! A connection has one request at a time, so that replies keep their order. The limits are those
-//! that hyper has: the length of a head, the number of its fields, the time for it from the end of
-//! the reply before, and the time without progress, which is the stream's. hyper refuses what is
-//! beyond them. A head that is not complete is parsed again when its end may have arrived, so that
+//! A connection has one request at a time, so that replies keep their order. The limits are the
+//! same as hyper's: the length of a head, the number of its fields, the time for it from the end of
+//! the previous reply, and the time without progress, which belongs to the stream. hyper refuses
+//! what exceeds them. An incomplete head is parsed again when its end may have arrived, so that
 //! single bytes do not cost a pass each.
 
 mod lent;
@@ -46,7 +46,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// Number of bytes for which an idle connection has room.
+/// Number of bytes that an idle connection has room for.
 const READ_BYTES: usize = 4 << 10;
 /// Lower bound of the maximum size of a head, which hyper also has.
 const HEAD_BYTES_MIN: usize = 8 << 10;
@@ -205,8 +205,8 @@ impl Received {
         self.start < self.bytes.len()
     }
 
-    /// Returns true if a complete head may be there: there are bytes, and if the head was
-    /// incomplete before, the new bytes contain an end of a head.
+    /// Returns true if a complete head may have arrived: there are bytes, and if the head was
+    /// incomplete before, the new bytes contain the end of a head.
     fn may_have_end(&self) -> bool {
         let bytes = self.bytes();
         if self.partial == 0 {
@@ -264,8 +264,8 @@ impl Received {
 }
 
 /// Time limit for a head, counted from the first byte of a connection, and then from the end of
-/// each reply, as in hyper. Only an instant is stored per request; the timer is set when that
-/// instant is reached.
+/// each reply, as in hyper. Each request only stores an instant; the timer is set when that instant
+/// is reached.
 struct HeadTimer {
     limit: std::time::Duration,
     /// Start of the time limit, if it is running.

@@ -2,9 +2,9 @@
 //!
 //! [`rules`] are the rules of HTTP caching as pure functions. [`store`] is the memory tier, built
 //! on the project's library with its eviction policies and its expiry index, so that responses
-//! leave memory when their usable time ends. [`disk`] is the tier for responses that were evicted
-//! from memory, and [`scrub`] verifies it. [`fill`] is content that arrives from an origin and that
-//! several clients read meanwhile. [`proxy`] decides how a request is answered. [`cluster`]
+//! leave memory when their usable time ends. [`disk`] is the tier for responses evicted from
+//! memory, and [`scrub`] verifies it. [`fill`] is content that arrives from an origin and that
+//! several clients can read meanwhile. [`proxy`] decides how a request is answered. [`cluster`]
 //! connects a node to a cluster that stores large objects in chunks, and [`membership`] reads the
 //! cluster's nodes and maps from etcd. [`listen`], [`admin`] and [`peer_port`] are the ports.
 //!
@@ -148,7 +148,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
 }
 
 /// Returns the task that follows etcd, if etcd lists the cluster's nodes. The last map of an
-/// earlier run is used at once.
+/// earlier run is used immediately.
 fn follow(
     cluster: &Arc<Cluster>,
     stop: watch::Receiver<bool>,
@@ -196,7 +196,7 @@ impl Running {
     }
 
     /// Stops accepting connections, and waits until open ones have finished or the configured time
-    /// is over. Then the content of memory is written to the disk tier.
+    /// is over. The contents of memory are then written to the disk tier.
     pub async fn stop(mut self) {
         let _ = self.stop.send(true);
         while self.listeners.join_next().await.is_some() {}

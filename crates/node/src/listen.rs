@@ -61,8 +61,8 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Invalid> {
     Ok(TlsAcceptor::from(Arc::new(server)))
 }
 
-/// Accepts connections until `stop` changes, each when there is a permit for it, and serves each in
-/// a task of its own.
+/// Accepts connections until `stop` changes, each once a permit is available, and serves each in
+/// its own task.
 pub async fn accept<F>(
     listener: &TcpListener,
     connections: Arc<Semaphore>,
@@ -185,7 +185,8 @@ where
     by_hyper((stream, false), limits, answer, stop).await
 }
 
-/// Lets hyper serve a connection whose progress is already watched, and whose version may be known.
+/// Lets hyper serve a connection whose progress is already being watched, and whose version may be
+/// known.
 async fn by_hyper<S, F, A, B>(
     (stream, is_http1): (S, bool),
     limits: &Limits,

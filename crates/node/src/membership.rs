@@ -8,13 +8,13 @@
 //! ```
 //!
 //! A *session* registers the node, reads all values, and then follows changes from the next
-//! revision. Any failure ends the session, and the next session reads everything again. Therefore
-//! lost connections, compactions and lost leases are all handled in the same way. Between sessions
-//! the node serves with the last map, which is also stored in a file, so that a node can start
-//! without etcd.
+//! revision. Any failure ends the session, and the next session reads everything again. Lost
+//! connections, compactions and lost leases are therefore all handled in the same way. Between
+//! sessions, the node serves with the last map, which is also stored in a file, so that a node can
+//! start without etcd.
 //!
-//! A lease is renewed by time spans, and only etcd decides when it has ended. No instant of one
-//! machine's clock is compared with an instant of another's.
+//! Leases are renewed based on durations, and only etcd decides when one has ended. An instant of
+//! one machine's clock is never compared with an instant of another's.
 //!
 //! `kv.rs` is the interface to the store of values, `etcd.rs` its client, `record.rs` the encoding
 //! of the values, `state.rs` the rules, and `balance.rs` the rules for writes that have drifted
@@ -92,7 +92,7 @@ pub struct Status {
     pub failures: u64,
     /// Number of values that were refused.
     pub refused: u64,
-    /// Number of maps that this node has stored.
+    /// Number of maps stored by this node.
     pub stored: u64,
     /// Number of stored maps that only place parity again, because the writes have drifted.
     pub rebalanced: u64,
@@ -330,7 +330,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         }
     }
 
-    /// Publishes the present state to the host and to operators.
+    /// Publishes the current state to the host and to operators.
     async fn publish(&mut self, has_changed: bool) {
         {
             let mut status = self.shared.lock();
@@ -369,8 +369,8 @@ impl<K: Kv, H: Host> Member<K, H> {
     }
 
     /// Returns the instant at which the next map must be made. At the beginning of a session,
-    /// missing nodes get the duration of a lease, because they may be about to register again, like
-    /// this one.
+    /// missing nodes are given the duration of a lease, because they may be about to register
+    /// again, like this one.
     fn when_due(&self, began: Instant) -> Option<Instant> {
         let due = self.state.due()?;
         let time = match self.problem.is_empty() {

@@ -1,4 +1,4 @@
-//! Counters of a node. The table of metrics says how Prometheus gets them.
+//! Counters of a node. The table of metrics defines how Prometheus gets them.
 
 pub mod table;
 
@@ -130,12 +130,12 @@ pub struct Metrics {
     pub purged: AtomicU64,
 }
 
-/// Counters of a cluster, as one node sees it. All of them only grow.
+/// Counters of a cluster, as seen by one node. All of them only grow.
 #[derive(Debug, Default)]
 pub struct ClusterCounts {
     /// Number of objects that were cut into chunks.
     pub objects_coded: AtomicU64,
-    /// Number of objects of which not all chunks could be stored.
+    /// Number of objects not all of whose chunks could be stored.
     pub objects_unprotected: AtomicU64,
     /// Number of objects that stayed whole because too many were waiting or too few nodes took a
     /// chunk.
@@ -193,7 +193,7 @@ pub struct Facts<'a> {
     pub cluster: Option<ClusterFacts<'a>>,
 }
 
-/// State of the cluster, as one node sees it.
+/// State of the cluster, as seen by one node.
 #[derive(Clone, Debug)]
 pub struct ClusterFacts<'a> {
     /// Counts.
@@ -240,7 +240,7 @@ pub struct EtcdFacts {
     pub failures: u64,
     /// Number of values that were refused.
     pub refused: u64,
-    /// Number of maps that this node has stored.
+    /// Number of maps stored by this node.
     pub stored: u64,
     /// Number of stored maps that only place parity again.
     pub rebalanced: u64,

@@ -31,12 +31,12 @@ pub struct Head {
     pub terms: Terms,
     /// Request fields by which the response was selected (Vary).
     pub selection: Selection,
-    /// Part of the representation that the response has, and the length of the whole; `None` if it
-    /// has the whole.
+    /// Part of the representation that the response contains, and the length of the whole; `None`
+    /// if it contains the whole.
     pub part: Option<(Range, u64)>,
     /// Hashes of its tags, for purges.
     pub tags: Box<[u64]>,
-    /// Identity of the coded object, if the content is in chunks on the nodes of the cluster.
+    /// Identity of the coded object, if the content is stored in chunks on the cluster's nodes.
     pub coded: Option<Coded>,
 }
 
@@ -154,7 +154,7 @@ impl Object {
         self.head.coded.is_some() && self.length == 0
     }
 
-    /// Returns the object as it is stored: without content if the content is in chunks.
+    /// Returns the object in its stored form: without content if the content is in chunks.
     pub fn stored(&self) -> Self {
         match self.head.coded {
             Some(_) => Object::stub(self.head.clone()),
@@ -316,7 +316,7 @@ impl Resource {
         })
     }
 
-    /// Returns the time in milliseconds for which any of the responses is usable.
+    /// Returns the time in milliseconds for which any of the responses remains usable.
     pub fn usable_ms(&self, now_ms: u64) -> u64 {
         let usable = |object: &Object| object.head.terms.usable_ms(now_ms);
         self.variants.iter().map(usable).max().unwrap_or(0)

@@ -121,7 +121,7 @@ impl Origins {
     /// Sends a request and returns the head of the response.
     ///
     /// # Errors
-    /// Returns the kind of failure if there is no response. The failure has been counted.
+    /// Returns the kind of failure if there is no response. The failure has already been counted.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Result<Response<Incoming>, Failure> {
         let request = self.request(outgoing).ok_or(Failure::Connection)?;
         self.metrics.origin_requests.fetch_add(1, Relaxed);

@@ -47,14 +47,14 @@ use tokio_rustls::TlsAcceptor;
 const CONNECTIONS_MAX: usize = 1_024;
 /// Maximum number of concurrent requests on a connection.
 const STREAMS_MAX: u32 = 1_024;
-/// Maximum number of bytes of a reply that wait to be sent.
+/// Maximum number of bytes of a reply waiting to be sent.
 const SEND_BYTES_MAX: usize = 128 << 10;
 /// Maximum number of chunks that are received at a time.
 const PUTS_MAX: usize = 16;
 /// Time limit for receiving a chunk.
 const PUT_TIME: Duration = Duration::from_secs(10);
 
-/// Binds the port of the configuration's cluster, if there is one.
+/// Binds the configured cluster port, if there is one.
 ///
 /// # Errors
 /// Returns an error if the address cannot be bound or a certificate cannot be read.

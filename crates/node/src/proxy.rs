@@ -1,7 +1,7 @@
 //! How a request is answered: from the store, by another request's fetch, or by the origin.
 //!
-//! `proxy.rs` decides, `proxy/fetch.rs` fetches and stores, `proxy/reply.rs` makes replies of what
-//! is stored or arriving. `proxy/direct.rs` answers plain requests for what is in memory.
+//! `proxy.rs` decides, `proxy/fetch.rs` fetches and stores, and `proxy/reply.rs` makes replies from
+//! stored or arriving responses. `proxy/direct.rs` answers plain requests for responses in memory.
 
 mod direct;
 mod fetch;
@@ -69,7 +69,7 @@ pub struct Client {
     pub address: IpAddr,
     /// Whether the connection uses TLS.
     pub is_tls: bool,
-    /// Whether another node of the cluster has forwarded the request.
+    /// Whether another node of the cluster forwarded the request.
     pub is_peer: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Lookup {
     has_condition: bool,
     directives: Directives,
     client: IpAddr,
-    /// Whether another node has forwarded the request, so that it must be answered here.
+    /// Whether another node forwarded the request, so that it must be answered here.
     is_peer: bool,
 }
 
@@ -146,7 +146,7 @@ impl Node {
         self.metrics.replies(reply)
     }
 
-    /// Returns the cluster to which the node belongs.
+    /// Returns the cluster that the node belongs to.
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()
     }
@@ -672,8 +672,8 @@ impl Node {
         self.conclude(&lookup, None, forward, fetched)
     }
 
-    /// Removes the responses that an unsafe request has invalidated: its own URL, and URLs on the
-    /// same host that the response names.
+    /// Removes the responses that an unsafe request has invalidated: those for its own URL, and for
+    /// URLs on the same host that the response names.
     fn invalidate(&self, key: &Key, response: &HeaderMap) {
         let mut keys = vec![key.clone()];
         for name in ["location", "content-location"] {

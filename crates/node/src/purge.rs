@@ -1,7 +1,7 @@
 //! Purges, and the stored or arriving responses that they concern.
 //!
-//! A purge removes stored responses at once. A response whose fetch began before the purge may
-//! still have the old content, and must not be stored afterwards. Therefore the last purges are
+//! A purge removes stored responses immediately. A response whose fetch began before the purge may
+//! still have the old content, and must not be stored afterwards. The last purges are therefore
 //! recorded, and every fetch checks the purges since its beginning.
 
 use crate::object::tag_hash;
@@ -91,8 +91,8 @@ impl Purges {
             .any(|(_, target)| target.concerns(key, tags))
     }
 
-    /// Returns true if a purge within `time` before now concerns a response whose fetch another
-    /// node began that long ago.
+    /// Returns true if a purge within the last `time` affects a response whose fetch was begun by
+    /// another node that long ago.
     pub fn concern_within(&self, time: Duration, key: &Key, tags: &[u64]) -> bool {
         let last = self
             .last

@@ -20,7 +20,7 @@ const PASS_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// its object, and parity with the first lost data chunk of the same object.
 const UNNAMED_MAX: usize = 65_536;
 
-/// Verifies the disk tier until `stop` changes, or a failure of the device has turned the tier off.
+/// Verifies the disk tier until `stop` changes or a device failure has turned the tier off.
 pub async fn run(node: Arc<Node>, mut stop: watch::Receiver<bool>) {
     let rate = node.config.scrub_bytes_per_second;
     if rate == 0 || node.config.disk.is_none() {

@@ -1,4 +1,4 @@
-//! Memory tier: responses by URL, bounded in bytes, with the library's eviction policies and expiry
+//! Memory tier: responses by URL, limited in bytes, with the library's eviction policies and expiry
 //! index. Responses that it evicts are offered to the disk tier, if there is one.
 
 use crate::clock::Clock;
@@ -117,8 +117,8 @@ impl Store {
         self.cache.contains_key(key)
     }
 
-    /// Returns the responses that the disk tier has under a URL. Small ones return to memory;
-    /// large content is not read yet.
+    /// Returns the disk tier's responses of a URL. Small ones return to memory; large content is
+    /// not read yet.
     pub async fn get_from_disk(&self, key: &Key) -> Option<Arc<Resource>> {
         let disk = self.disk.as_ref()?;
         let purge_count = self.purges.count();
@@ -130,8 +130,8 @@ impl Store {
         Some(resource)
     }
 
-    /// Reads the content of responses on disk, which return to memory. Returns `None` if it is
-    /// damaged.
+    /// Reads the content of responses on disk, which return to memory. Returns `None` if the
+    /// content is damaged.
     pub async fn load(&self, key: &Key, resource: &Resource) -> Option<Arc<Resource>> {
         let purge_count = self.purges.count();
         let mut variants = vec![];
@@ -353,8 +353,8 @@ impl Store {
         self.cache.remove(key) || was_on_disk
     }
 
-    /// Removes the responses under a URL with which a request would be answered. Responses for
-    /// other request fields stay, unless only the disk tier has them.
+    /// Removes the responses under a URL that could answer a request. Responses for other request
+    /// fields stay, unless only the disk tier has them.
     pub fn remove_for(&self, key: &Key, request: &impl Lines) {
         let mut is_unchanged = false;
         self.change(key, |resource| {
@@ -501,7 +501,7 @@ impl Store {
         }
     }
 
-    /// Writes what is in memory to the disk tier.
+    /// Writes the contents of memory to the disk tier.
     pub fn save(&self) {
         let Some(disk) = &self.disk else {
             return;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const PARTS: u32 = 8;
 
 /// Connection that fails if neither side has transferred a byte for the time limit, or up to an
-/// eighth longer. Progress only sets a flag, which the timer clears, and reads no clock.
+/// eighth longer. Progress only sets a flag, which the timer clears; it reads no clock.
 ///
 /// Flushes and shutdowns do not count as progress: the HTTP/2 server flushes each time it is
 /// polled, even if the timer is the only reason.

@@ -1,5 +1,5 @@
-//! The disk tier of a process that has no file descriptors left. It is a test of its own, because
-//! the limit is that of the process.
+//! The disk tier of a process without any file descriptors left. It is a separate test, because the
+//! limit applies to the whole process.
 
 use bytes::Bytes;
 use hyper::StatusCode;

@@ -3,7 +3,7 @@
 //! [`Collector`] reads a trace once, into a sample, an analysis and, if memory suffices, the whole
 //! trace. [`advise`] compares policies over sizes on the sample, and replays its recommendation in
 //! full. If only the sample is available, each ratio has bounds, and [`Advice::is_precise`] returns
-//! whether they are narrow enough or a larger sample should be taken.
+//! whether they are narrow enough or a larger sample is needed.
 //!
 //! Deliberately absent: the memory overhead of a particular server beyond a stated average; prices.
 
@@ -29,7 +29,7 @@ use std::sync::atomic::AtomicU64;
 pub const BOUND_MAX: f64 = 0.02;
 /// Maximum number of objects of a sample.
 const SAMPLE_MAX: usize = 1 << 24;
-/// Factor by which a sample grows that is too small.
+/// Factor by which a sample that is too small grows.
 const GROWTH: usize = 4;
 /// Without a target, the recommended size achieves this share of the hits of an unlimited cache.
 const HITS_ENOUGH: f64 = 0.95;
@@ -112,7 +112,7 @@ pub struct Recommendation {
     pub reaches_target: Option<bool>,
     /// Miss ratio of LRU at the same size.
     pub lru: Ratio,
-    /// Size at which LRU misses no more; `None` if no size does.
+    /// Size at which LRU has as few misses; `None` if there is no such size.
     pub lru_cache_size: Option<u64>,
 }
 
@@ -157,9 +157,9 @@ impl Advice {
     }
 }
 
-/// Names of the policies that are compared by default: all that the server offers and that choose
-/// by the requests alone. Those that draw victims at random, and those that keep memory in slabs of
-/// one size class, are left out, because another policy with the same state misses less.
+/// Names of the policies compared by default: all policies that the server offers and that choose
+/// by the requests alone. Policies that draw victims at random, and policies that keep memory in
+/// slabs of one size class, are left out, because another policy with the same state misses less.
 pub fn candidates() -> impl Iterator<Item = &'static str> {
     const LEFT_OUT: [&str; 4] = ["random", "sampled", "sampled-ttl", "memcached-lru"];
     let served = POLICIES.iter().filter(|about| about.meta_bits.is_some());
@@ -234,7 +234,7 @@ pub fn advise(
 /// ratio is precise enough or the sample is the whole trace.
 ///
 /// # Errors
-/// The first error of `from`, which computes advice from a sample of a number of objects.
+/// Returns the first error of `from`, which computes advice from a sample of a number of objects.
 pub fn refine<E>(
     objects: usize,
     mut from: impl FnMut(usize) -> Result<Advice, E>,

@@ -45,7 +45,7 @@ pub const OBJECTS_DEFAULT: usize = 1_800_000;
 /// Number of requests without a timestamp after which the trace is treated as one without
 /// timestamps.
 const UNTIMED: usize = 1 << 17;
-/// Requests whose objects are looked up together.
+/// Number of requests whose objects are looked up together.
 const BATCH: usize = 64;
 /// Share of writes above which the Twitter study calls a trace write-heavy.
 const WRITE_HEAVY: f64 = 0.3;

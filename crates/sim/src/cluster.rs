@@ -1,8 +1,8 @@
 //! Clusters of edge caches that keep whole copies or coded chunks of objects.
 //!
-//! A trace is replayed through servers. Each has a disk under any eviction policy (the cache shard
-//! that also serves, sized in bytes) and a memory cache in front of it. [`edge::Map`] decides where
-//! the parts of an object are stored, as in a cluster that serves. The redundancy schemes compared
+//! A trace is replayed through servers. Each has a disk under any eviction policy (the same cache
+//! shard as in the server, sized in bytes) and a memory cache in front of it. [`edge::Map`] decides
+//! where the parts of an object are stored, as in a real cluster. The redundancy schemes compared
 //! are whole copies, second copies of popular objects, and erasure codes whose parity is placed by
 //! load or on the ring. A run measures misses, unprotected objects, the effect of failures, traffic
 //! to the origin and between servers, and how evenly disks are written.

@@ -33,8 +33,8 @@ pub struct Columns {
     /// By request: size, or 0 for the size at the object's first request.
     pub(crate) new_sizes: Column<u32>,
     pub(crate) footprint_bytes: u64,
-    /// Whether the trace is a part of another one. Then the next accesses that it states may lie
-    /// outside of it.
+    /// Whether the trace is part of another one, in which case the next accesses that it states may
+    /// lie outside of it.
     pub(crate) is_part: bool,
     pub(crate) has_deletes: bool,
     /// Share of the objects that was sampled.
@@ -87,7 +87,7 @@ impl Columns {
         }
     }
 
-    /// Whether some object is, at one of its requests, larger than one byte.
+    /// Whether any object is larger than one byte at any of its requests.
     pub fn has_sizes(&self) -> bool {
         self.footprint_bytes > self.objects() as u64
     }
@@ -174,8 +174,8 @@ impl Columns {
         Op::ALL[usize::from(self.ops.get(index))]
     }
 
-    /// TTL that the object of request `index` gets if the request writes it; `None` if it does not
-    /// expire.
+    /// Returns the TTL that the object of request `index` gets if the request writes it; `None` if
+    /// it does not expire.
     #[inline]
     pub(crate) fn ttl_ms(&self, index: usize, id: u32) -> Option<u64> {
         let ttl = if self.object_ttls.is_empty() {
@@ -192,8 +192,8 @@ impl Columns {
         self.gaps.get(index)
     }
 
-    /// For each request, the number of the next request for the same object; `u32::MAX` if there is
-    /// none.
+    /// Returns, for each request, the number of the next request for the same object; `u32::MAX` if
+    /// there is none.
     ///
     /// # Errors
     /// The trace is a part of another, so that the future requests of its objects are unknown.

@@ -1,4 +1,4 @@
-//! What a replay simulates: a policy in the shard, or the segment engine.
+//! Subject of a replay: a policy in the shard, or the segment engine.
 
 use crate::segments::SegmentsSpec;
 use learn::any::Spec;

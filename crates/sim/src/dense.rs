@@ -6,8 +6,8 @@
 //! with TTLs    weight 4 · deadline 6 and link 2, or a separate link of 8
 //! ```
 //!
-//! A column marked * exists only if the policy needs it. Weights that never change are those of the
-//! trace, shared by all replays.
+//! A column marked * exists only if the policy needs it. Weights that never change are the trace's,
+//! shared by all replays.
 
 use cache::prefetch::prefetch;
 use cache::{Entries, Owner};
@@ -321,7 +321,7 @@ impl<M: Copy + Default, T: Traits> Dense<M, T> {
         self.upcoming[slot.0 as usize] = next;
     }
 
-    /// Makes an entry live. Its weight and deadline must be set before.
+    /// Makes an entry live. Its weight and deadline must already be set.
     #[inline]
     pub(crate) fn add(&mut self, slot: Slot) {
         debug_assert!(!self.live.has(slot));

@@ -16,7 +16,7 @@ pub enum Error {
     TooMany {
         /// Name of the trace.
         trace: String,
-        /// Which there are too many of: `requests` or `objects`.
+        /// Which of them are too many: `requests` or `objects`.
         what: &'static str,
         /// Maximum number that ids can represent.
         limit: usize,
@@ -25,9 +25,9 @@ pub enum Error {
     TooLarge {
         /// Name of the trace.
         trace: String,
-        /// Requests read so far.
+        /// Number of requests read so far.
         requests: u64,
-        /// Objects seen so far.
+        /// Number of objects seen so far.
         objects: u64,
         /// Bytes that would be needed next.
         needed: u64,

@@ -29,8 +29,8 @@ pub struct Explained {
     /// Age at which LRU evicts at this size divided by the demotion age: the speed of demotion, 1
     /// for LRU.
     pub demotion_speed: Option<f64>,
-    /// Share of demotions that were right: the object is not requested again, or only after a cache
-    /// of this size has turned over (size / miss ratio).
+    /// Share of correct demotions: the object is not requested again, or only after a cache of this
+    /// size has turned over (size / miss ratio).
     pub demotion_precision: Option<f64>,
     /// Mean number of requests between the last hit and the eviction.
     pub idle_age: Option<f64>,

@@ -8,8 +8,8 @@
 //! An object is in at most one of the two. Flash is written once for each admission and never for a
 //! hit. The filters are those of J. Yang, *Designing efficient and scalable key-value cache
 //! management systems*, Carnegie Mellon University 2024, section 8.4.4. Both tiers are cache shards
-//! over dense ids. Not modelled: TTLs, deletions and changes of size; blocks and erasures of the
-//! device, and writes of its garbage collection.
+//! over dense ids. Not modelled: TTLs, deletions and changes of size; the device's blocks and
+//! erasures, and the writes of its garbage collection.
 //!
 //! Start with [`replay`].
 

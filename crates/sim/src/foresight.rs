@@ -2,13 +2,14 @@
 //! such knowledge.
 //!
 //! An entry that is not hit again takes memory that others could use. The oracle knows the next
-//! request for each object. After each request it removes the object's entry, or rejects it, if
-//! that entry will not be hit. All other decisions are the policy's, so that replays without and
-//! with an oracle differ by this knowledge alone. The result bounds what this policy can gain by
-//! it; [`belady`](policy::evict::belady) bounds every policy.
+//! request for each object. After each request, it removes or rejects the object's entry if that
+//! entry will not be hit. All other decisions are the policy's, so that replays with and without an
+//! oracle differ only by this knowledge. The result bounds what this policy can gain by it;
+//! [`belady`](policy::evict::belady) bounds every policy.
 //!
 //! Part of the gain is not due to deadlines: an entry without another request is useless whether it
-//! expires or not. So there are two oracles, and their difference is what deadlines add.
+//! expires or not. There are therefore two oracles, and their difference is the effect of
+//! deadlines.
 
 use crate::rules::{Foresight, Rules};
 use crate::{Columns, Error};
@@ -17,7 +18,8 @@ use policy::Tick;
 /// Knowledge of the next request for each object.
 #[derive(Debug)]
 pub(crate) struct Oracle<'a> {
-    /// By request: number of the next request for the same object; `u32::MAX` if there is none.
+    /// For each request, the number of the next request for the same object; `u32::MAX` if there is
+    /// none.
     next: &'a [u32],
     /// Time of each request; empty for [`Foresight::Unrequested`].
     times: Vec<Tick>,

@@ -28,7 +28,7 @@ use std::cmp::Ordering;
 pub const OBJECTS_MIN: u64 = 100;
 /// Relative difference below which ratios count as equal.
 const TIE: f64 = 0.0005;
-/// Largest probability of a split by chance with which a claim is reproduced or refuted.
+/// Maximum probability of a split by chance at which a claim counts as reproduced or refuted.
 const CHANCE_MAX: f64 = 0.05;
 /// Number of the best policies that are named for each trace.
 const BEST: usize = 3;
@@ -357,7 +357,7 @@ fn by_chance(most: usize, all: usize) -> f64 {
     sum / 2f64.powi(all as i32)
 }
 
-/// Returns the values that are present.
+/// Returns the values that are not missing.
 fn known(values: &[Option<f64>]) -> Vec<f64> {
     values.iter().flatten().copied().collect()
 }
@@ -366,7 +366,7 @@ fn knows_the_future(policy: &str) -> bool {
     policy.parse().is_ok_and(|spec: Spec| spec.needs_future())
 }
 
-/// Returns the position of `wanted` in the list, and adds it if it is missing.
+/// Returns the position of `wanted` in the list, adding it if it is missing.
 fn position<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
     let found = list.iter().position(|item| *item == wanted);
     found.unwrap_or_else(|| {
@@ -380,7 +380,7 @@ fn position<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
 pub struct TitledTable {
     /// Title of the table.
     pub title: String,
-    /// The table, as an array of its rows.
+    /// The table as an array of its rows.
     pub rows: Table,
 }
 

@@ -61,7 +61,7 @@ impl Interner {
     /// Interns a whole trace.
     ///
     /// # Errors
-    /// A request that cannot be read, and those of [`Interner::push`] and [`Interner::finish`].
+    /// A request cannot be read, or [`Interner::push`] or [`Interner::finish`] fails.
     pub fn all(
         name: &str,
         how: Interning,
@@ -119,7 +119,7 @@ impl Interner {
     /// Returns the interned trace.
     ///
     /// # Errors
-    /// A trace without requests, or one with TTLs that is too long for deadlines.
+    /// The trace has no requests, or it has TTLs and is too long for deadlines.
     pub fn finish(self) -> Result<Columns, Error> {
         columns_of(&self.name, &self.options, self.preparer.finish())
     }
@@ -133,11 +133,11 @@ fn too_many(name: &str, what: &'static str, limit: usize) -> Error {
     }
 }
 
-/// Reads a whole trace. The columns of a prepared one are taken as they are. `done` is called with
+/// Reads a whole trace. The columns of a prepared trace are taken unchanged. `done` is called with
 /// the number of requests read so far, every 65,536 requests.
 ///
 /// # Errors
-/// A request that cannot be read, and those of [`Interner::push`] and [`Interner::finish`].
+/// A request cannot be read, or [`Interner::push`] or [`Interner::finish`] fails.
 pub fn read(
     name: &str,
     how: Interning,
@@ -161,7 +161,7 @@ impl Columns {
     /// Takes the columns of a prepared trace. A sample of its objects is interned again.
     ///
     /// # Errors
-    /// Those of [`Interner::push`] and [`Interner::finish`].
+    /// Returns the errors of [`Interner::push`] and [`Interner::finish`].
     pub fn of_prepared(name: &str, how: Interning, prepared: Prepared) -> Result<Columns, Error> {
         if how.sample.is_some() {
             return Interner::all(name, how, prepared.requests().map(Ok));
@@ -227,8 +227,8 @@ fn footprint_bytes(prepared: &Prepared) -> u64 {
     at_first + added
 }
 
-/// For each request, the last TTL given for its object. A read without a TTL keeps the one that the
-/// last write gave.
+/// Returns, for each request, the last TTL given for its object. A read without a TTL keeps the TTL
+/// of the last write.
 fn last_ttls(prepared: &Prepared) -> Column<ShortTtl> {
     let mut ttls = Column::default();
     if prepared.ttls.is_empty() {

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::thread::LocalKey;
 use std::time::Duration;
 
-/// Minimum number of trainings for a result to count as one of learning.
+/// Minimum number of trainings for a result to count as a result of learning.
 const TRAININGS_MIN: u64 = 3;
 
 /// Statistics of learning, the warm-up included.
@@ -138,8 +138,8 @@ struct Timed {
 }
 
 impl Timed {
-    /// Returns the rows that the model is given: hidden features are zero in all rows and so carry
-    /// no information.
+    /// Returns the rows that the model sees: hidden features are zero in all rows and so carry no
+    /// information.
     fn seen<'a>(&self, rows: &'a Rows) -> Cow<'a, Rows> {
         if self.hidden.is_empty() {
             return Cow::Borrowed(rows);

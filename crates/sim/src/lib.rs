@@ -1,11 +1,10 @@
 //! The simulator: replays traces through eviction policies and expiry indexes, in the host that
 //! serves.
 //!
-//! [`read`] reads a trace once and makes [`Columns`] of it, in which each key is a dense id; a
-//! prepared trace has these columns already.
-//! From then on an id is a slot: [`sweep`] replays the trace for each policy and size through
-//! [`cache::Shard`] over arrays, without hashing a key again. Hits, misses, evictions and
-//! expirations run the same shard code as in the server.
+//! [`read`] reads a trace once and turns it into [`Columns`], in which each key is a dense id; a
+//! prepared trace already has these columns. From then on, an id is a slot: [`sweep`] replays the
+//! trace for each policy and size through [`cache::Shard`] over arrays, without hashing a key
+//! again. Hits, misses, evictions and expirations run the same shard code as in the server.
 //!
 //! Deliberately absent: files, formats, arguments, printing; opinions about policies. Start reading
 //! with `replay.rs`, then `dense.rs`.

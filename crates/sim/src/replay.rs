@@ -28,14 +28,14 @@ use trace::Op;
 /// within 65,536 requests, and the sweep returns [`crate::Error::Stopped`].
 pub const STOPPED: u64 = 1 << 63;
 
-/// Number of requests ahead of which entries are prefetched.
+/// Number of requests by which prefetching is ahead.
 const AHEAD: usize = 16;
 /// Number of requests between two updates of the progress counter.
 const STRIDE: usize = 1 << 16;
 /// Maximum number of steps in one call of an algorithm. It is called again until it is done.
 const STEPS: u32 = 1000;
-/// Maximum number of runs of the index between two requests. After these it expires all remaining
-/// due entries at once.
+/// Maximum number of runs of the index between two requests. After these, all remaining due entries
+/// are expired at once.
 const RUNS_BETWEEN_REQUESTS: u32 = 10_000;
 
 /// Parameters of one replay, as a visitor for [`policy::any::PolicySpec::visit`].
@@ -234,7 +234,7 @@ where
         }
     }
 
-    /// Advances the time to that of the request.
+    /// Advances the time to the request's.
     #[inline(always)]
     fn tick(&mut self, index: usize) {
         let columns = self.job.columns;
@@ -471,7 +471,7 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
         }
     }
 
-    /// Whether there is an oracle, and it knows that an entry with this deadline will not be hit.
+    /// Returns whether an oracle knows that an entry with this deadline will not be hit.
     fn is_useless(&self, index: usize, deadline: Option<Tick>) -> bool {
         let oracle = self.job.oracle;
         oracle.is_some_and(|oracle| oracle.is_useless(index, deadline))

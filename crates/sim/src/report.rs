@@ -109,7 +109,7 @@ pub fn table<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Table {
     table.finish()
 }
 
-/// Adds the columns about what explains a miss ratio.
+/// Adds the columns that explain a miss ratio.
 fn with_explanations(table: TableOfRows<'_>) -> TableOfRows<'_> {
     table
         .column(Column::decimals("demotion_speed", 3), |row| {

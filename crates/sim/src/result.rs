@@ -54,7 +54,7 @@ pub struct ReplayResult {
     pub held: u64,
     /// Bytes of memory that the replay took in addition to the trace.
     pub replay_bytes: u64,
-    /// Weight of expired entries that were still held, as a mean over time.
+    /// Mean weight over time of expired entries that were still held.
     pub expired_held: f64,
     /// Requests replayed, the warm-up included.
     pub replayed: u64,

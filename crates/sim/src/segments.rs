@@ -30,14 +30,15 @@ const STRIDE: usize = 1 << 16;
 const SEGMENTS_AIMED: u64 = 256;
 /// Bytes of metadata of each object in a segment.
 const METADATA: u32 = 5;
-/// Distance in requests at which lines of the table are prefetched.
+/// Number of requests by which prefetching of table lines is ahead.
 const AHEAD: usize = 8;
 
 /// Specification of the engine: `segcache` and parameters after colons, such as `merged=4`,
 /// `eviction=rent`, `segment=1mb`, `metadata=5`, `expiry=proactive`.
 ///
-/// `metadata` and `expiry=lazy` measure what the engine's own choices contribute. With lazy expiry
-/// all objects share one chain, and expired ones take space until they are evicted, but are misses.
+/// `metadata` and `expiry=lazy` measure the contribution of the engine's own choices. With lazy
+/// expiry, all objects share one chain, and expired ones take space until they are evicted, but
+/// count as misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentsSpec {
     eviction: Eviction,

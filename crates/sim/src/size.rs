@@ -4,8 +4,8 @@ use crate::{Columns, Error, Unit};
 use std::fmt;
 use std::str::FromStr;
 
-/// Maximum share of the footprint in percent. A larger cache holds all objects, too, and a larger
-/// share is a probable mistake.
+/// Maximum share of the footprint in percent. A larger cache holds all objects as well, and a
+/// larger share is probably a mistake.
 const PERCENT_MAX: f64 = 100.0;
 
 /// Cache size as given: `1000`, `10%`, `64mb`.

@@ -149,7 +149,7 @@ fn run(
 /// ```
 ///
 /// # Errors
-/// Those of [`sweep`].
+/// Returns the errors of [`sweep`].
 pub fn replay_policy<P: Policy + 'static>(
     columns: &Columns,
     rules: &Rules,
@@ -181,7 +181,7 @@ pub fn replay_policy<P: Policy + 'static>(
     complete(found.collect(), done)
 }
 
-/// Returns the results, unless the sweep was stopped and they are of a part of the trace.
+/// Returns the results, unless the sweep was stopped and they cover only part of the trace.
 pub(crate) fn complete<T>(found: Vec<T>, done: &AtomicU64) -> Result<Vec<T>, Error> {
     match done.load(Ordering::Relaxed) & STOPPED {
         0 => Ok(found),

@@ -444,7 +444,7 @@ fn an_empty_trace_is_refused() {
     assert!(gathered(&[], true, 10).is_err());
 }
 
-/// If the engine is compared, sizes include overheads, those of policies, too.
+/// If the engine is compared, sizes include overheads, also those of policies.
 #[test]
 fn the_engine_is_recommended_if_it_needs_the_least_memory() {
     let mut requests = workload(60_000, 6_000);

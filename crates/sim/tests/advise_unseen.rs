@@ -23,7 +23,7 @@ const POLICIES: [&str; 9] = [
 ];
 const REQUESTS: usize = 40_000;
 const MEMORY: u64 = 800;
-/// Largest share by which a recommendation may miss more than the best policy of the unseen trace.
+/// Maximum share by which a recommendation may miss more than the best policy on the unseen trace.
 const REGRET_MAX: f64 = 0.06;
 
 /// Requests by a Zipf law, with a share of other requests between them.

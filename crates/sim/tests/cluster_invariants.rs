@@ -1,5 +1,5 @@
-//! Invariants of a cluster that hold whatever its rules are. These tests do not depend on how
-//! chunks are looked up.
+//! Invariants of a cluster that hold for any of its rules. These tests do not depend on how chunks
+//! are looked up.
 
 use edge::OLDER_MAPS_MAX;
 use policy::any::PolicySpec;
@@ -13,7 +13,7 @@ use trace::{Outage, Random, Request};
 
 const SERVERS: usize = 8;
 
-/// Redundant schemes, and the number of servers that may be down at once.
+/// Redundant schemes, and the number of servers that may be down at the same time.
 const SCHEMES: [(&str, u64); 7] = [
     ("replicas:2", 1),
     ("replicas:3", 2),

@@ -222,8 +222,8 @@ fn trace_names_are_shown_as_text() {
     assert!(!page.contains('\0'));
 }
 
-/// A prepared trace replays as the trace that it was made of, whatever is ignored, drawn or
-/// sampled.
+/// A prepared trace replays like the trace it was made from, regardless of what is ignored, drawn
+/// or sampled.
 #[test]
 fn a_prepared_trace_replays_as_its_trace() {
     let configuration = Configuration {

@@ -105,7 +105,7 @@ fn learning_is_reported_and_repeatable() {
     assert!(replay(&columns, "segcache", 600_000).learned.is_none());
 }
 
-/// As in the ablation study of the paper: 56 bytes of metadata instead of 5 cost misses.
+/// As in the paper's ablation study: 56 bytes of metadata instead of 5 cost misses.
 #[test]
 fn metadata_costs_misses() {
     let columns = columns(&requests(80_000, 20_000, 0));

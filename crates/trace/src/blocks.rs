@@ -1,8 +1,8 @@
 //! Published texts of block requests: MSR Cambridge, Tencent, Alibaba and MQSim.
 //!
-//! Each line is one request of several blocks. As in [`vscsi`](crate::vscsi), its key is the first
-//! block, and its size is that of the request. The key has the volume in its upper 24 bits and the
-//! number of the sector of 512 bytes in its lower 40:
+//! Each line is one request for several blocks. As in [`vscsi`](crate::vscsi), its key is the first
+//! block, and its size is the request's. The key has the volume in its upper 24 bits and the number
+//! of the 512-byte sector in its lower 40:
 //!
 //! ```text
 //! msr       filetime (100 ns),host,disk,Read|Write,offset in bytes,size in bytes,response time
@@ -28,7 +28,7 @@ const SECTOR_BYTES: u64 = 512;
 const SECTOR_BITS: u32 = 40;
 /// Number of volumes.
 const VOLUMES: u64 = 1 << 24;
-/// Milliseconds between the beginning of filetime, in 1601, and that of Unix time.
+/// Milliseconds between the beginning of filetime, in 1601, and the beginning of Unix time.
 const FILETIME_EPOCH_MS: u64 = 11_644_473_600_000;
 
 macro_rules! entry {
@@ -70,7 +70,7 @@ entry!(
     MQSIM, &["mqsim"], &[], Columns::None, b' ', mqsim
 );
 
-/// Parses the fields of a line. The error is what was expected.
+/// Parses the fields of a line. The error says what was expected.
 type Parse = fn(&mut Fields<'_>) -> Result<Request, &'static str>;
 
 /// Reader of one request on each line.

@@ -1,7 +1,7 @@
 //! Generator of requests to the servers of a content delivery network.
 //!
-//! The trace is generated as a whole: first the number of requests of each object, then their
-//! times. So the shares below hold exactly, not only on average.
+//! The trace is generated as a whole: first the number of requests for each object, then their
+//! times. The shares below therefore hold exactly, not just on average.
 //!
 //! Source: J. Yang, *Designing efficient and scalable key-value cache management systems*, Carnegie
 //! Mellon University 2024, section 5.2, on a week of web traffic and eighteen days of video
@@ -125,8 +125,8 @@ impl Content {
     }
 }
 
-/// A generated trace in order of time. The number of requests differs from the wanted one by
-/// rounding only.
+/// A generated trace in chronological order. The number of requests differs from the requested one
+/// only by rounding.
 #[derive(Debug)]
 pub struct Cdn {
     /// Time and object of each request.
@@ -209,7 +209,7 @@ impl Iterator for Cdn {
     }
 }
 
-/// Returns the number of requests of each object: 1 for a share of [`ONE_HIT`], and a power law
+/// Returns the number of requests for each object: 1 for a share of [`ONE_HIT`], and a power law
 /// with the required mean for the others. Its quantiles are taken evenly, so that a short trace has
 /// the mean, too.
 fn counts(profile: &Profile, requests: u64, seed: u64) -> Vec<u32> {

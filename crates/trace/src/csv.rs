@@ -30,7 +30,7 @@ pub(crate) enum Column {
     TtlMilliseconds,
     Client,
     Next,
-    /// Number of equal requests for which the line stands.
+    /// Number of equal requests that the line represents.
     Count,
 }
 
@@ -76,7 +76,7 @@ pub(crate) static CSV: Entry = Entry {
     encode: Some(write::csv),
 };
 
-/// The same with tabs, as Wikimedia publishes the requests of its caches.
+/// The same with tabs, the format in which Wikimedia publishes its caches' requests.
 pub(crate) static TSV: Entry = Entry {
     endings: &["tsv"],
     aliases: &["wikimedia"],
@@ -87,8 +87,8 @@ pub(crate) static TSV: Entry = Entry {
     encode: None,
 };
 
-/// Key-value traces of Meta's CacheBench: a header, no times in the older ones, `size` is that of
-/// the value, and a line stands for `op_count` requests.
+/// Key-value traces of Meta's CacheBench: a header, no times in the older ones, `size` is the
+/// value's size, and a line represents `op_count` requests.
 pub(crate) static CACHEBENCH: Entry = Entry {
     endings: &["cachebench.csv"],
     aliases: &["cachebench"],
@@ -127,7 +127,7 @@ const EXPECTED_QUOTE: &str = "a closing quote, followed by a comma or the end of
 
 const EXPECTED_SUM: &str = "a sum of key size and value size below 2^32";
 
-/// Maximum number of requests for which one line stands. A larger number is treated as damaged.
+/// Maximum number of requests represented by one line. A larger number is treated as damaged.
 const COUNT_MAX: u64 = 1 << 24;
 
 /// Parses pairs such as `key=hash_ids`: a column, and the name that the trace has for it.
@@ -255,7 +255,7 @@ struct Csv<R> {
     columns: Vec<Column>,
     /// Buffer for the text of a quoted field without its quotes.
     unquoted: Vec<u8>,
-    /// Request of the last line, and how often it is still to be returned.
+    /// Request of the last line, and how many more times it is to be returned.
     repeated: (Request, u64),
 }
 
@@ -281,8 +281,8 @@ impl<R: Read> Csv<R> {
         Ok(())
     }
 
-    /// Reads the columns from the next line, of which some have names of the caller's. Returns an
-    /// error if no column is the key, and, if `is_timed`, without times and sizes.
+    /// Reads the columns from the next line, some of which may have names given by the caller.
+    /// Returns an error if no column is the key, or, if `is_timed`, without times and sizes.
     fn read_header(&mut self, pairs: &[(Column, String)], is_timed: bool) -> Result<(), Fault> {
         let Some(line) = self.lines.next()? else {
             return Err(Fault::at(Position::Line(1), EXPECTED_HEADER, "nothing"));
@@ -332,7 +332,7 @@ impl<R: Read> Source for Csv<R> {
     }
 }
 
-/// Parses a line to a request and the number of times that it stands for. The error is what was
+/// Parses a line into a request and the number of requests it represents. The error says what was
 /// expected.
 fn parse(
     line: &[u8],
@@ -395,7 +395,7 @@ fn put_field(request: &mut Request, column: Column, field: &[u8]) -> bool {
     }
 }
 
-/// Sets a field if there is a value; returns whether there was.
+/// Sets a field if there is a value; returns whether there was one.
 #[inline]
 pub(crate) fn put<T>(field: &mut T, value: Option<T>) -> bool {
     match value {

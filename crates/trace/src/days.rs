@@ -1,7 +1,7 @@
 //! Generator of requests with a daily rhythm, over any number of days of the trace's clock.
 //!
-//! It is one pattern with all properties that studies of production traces report of long ones. A
-//! knob controls each of them, and a test measures its effect:
+//! It is a single pattern with all properties that studies of production traces report for long
+//! ones. A knob controls each property, and a test measures its effect:
 //! - The rate varies between day and night.
 //! - The popularity of objects varies with the hour.
 //! - Objects are born all the time, and their popularity fades.
@@ -32,7 +32,7 @@ use crate::zipf::Zipf;
 use std::f64::consts::TAU;
 
 const DAY_MS: f64 = 86_400_000.0;
-/// Fading objects are born by the hour and ranked among those of their hour.
+/// Fading objects are born in hourly groups, and ranked within their hour.
 const HOURS: f64 = 24.0;
 /// Zipf exponent of the ranks of fading objects.
 const FADING_ALPHA: f64 = 0.9;
@@ -45,7 +45,7 @@ const HOURS_BEFORE: u64 = 54 * HALF_DAYS_MAX * HOURS as u64;
 const HALF_DAYS_MAX: u64 = 100;
 const BIRTHS_MAX: f64 = 1e9;
 const KINDS: u64 = 4;
-/// Constant that separates the random stream of phases from those of sizes and TTLs.
+/// Constant that separates the random stream for phases from those for sizes and TTLs.
 const PHASES: u64 = 0xDA15;
 
 /// Parameters of the pattern.

@@ -1,4 +1,4 @@
-//! What a format provides: its names, a reader of its streams and, for some, an encoder of its
+//! Definition of a format: its names, a reader for its streams and, for some, an encoder for its
 //! rows.
 //!
 //! A format is one file with one [`Entry`], and a line in the list of `format.rs`.
@@ -19,12 +19,12 @@ pub(crate) struct Entry {
     pub(crate) columns: Columns,
     /// Whether its requests include the number of the object's next request.
     pub(crate) has_next_access: bool,
-    /// Systems whose traces are published in it.
+    /// Systems whose traces are published in this format.
     pub(crate) workload: Workload,
     /// Opens a stream.
     pub(crate) open: Open,
-    /// Prepares the rows of a trace to be written; `None` for a format that is only read. The error
-    /// says what does not fit.
+    /// Prepares to write the rows of a trace; `None` for a format that is only read. The error says
+    /// what does not fit.
     pub(crate) encode: Option<Encode>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
 pub(crate) type Open =
     for<'a> fn(Input<'a>, &TextLayout<'_>) -> Result<Box<dyn Source + 'a>, OpenError>;
 
-/// Prepares the rows of a trace to be written.
+/// Prepares to write the rows of a trace.
 pub(crate) type Encode = fn(&TraceInfo<'_>) -> Result<Encoding, String>;
 
 /// Source of the column names of a format.
@@ -102,8 +102,8 @@ pub(crate) trait Source {
     /// continues after the refused line or record.
     fn next(&mut self) -> Result<Option<Request>, Fault>;
 
-    /// Takes the whole trace if it is a prepared one of which no request was taken. Then no request
-    /// is left.
+    /// Takes the whole trace if it is a prepared one from which no request was taken. No request is
+    /// left then.
     fn take_prepared(&mut self) -> Option<Prepared> {
         None
     }

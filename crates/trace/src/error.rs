@@ -14,7 +14,7 @@ pub enum Position {
     Line(u64),
     /// Record of a binary trace.
     Record {
-        /// Number of the record, counted from 1; 0 for what precedes the first record.
+        /// Number of the record, counted from 1; 0 for anything before the first record.
         number: u64,
         /// Offset of its first byte in the decompressed stream, counted from 0.
         offset: u64,
@@ -72,7 +72,7 @@ pub enum Error {
     Unfit {
         /// Name of the trace.
         file: String,
-        /// What is not supported, and what is.
+        /// Unsupported feature, and what is supported instead.
         reason: String,
     },
 }

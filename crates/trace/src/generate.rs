@@ -2,7 +2,8 @@
 //!
 //! A mix is written `PATTERN[@WEIGHT]`, several separated by `+`, such as
 //! `zipf:0.9@80+scan:1000@20`. A weight is a share of the requests. Each pattern has its own keys:
-//! of n patterns, that of index i has the keys k·n + i. A run, such as a scan, is not interrupted.
+//! of n patterns, the one with index i has the keys k·n + i. A run, such as a scan, is not
+//! interrupted.
 //!
 //! | pattern | its requests |
 //! |---|---|
@@ -163,7 +164,7 @@ enum Source {
 /// Patterns that take turns.
 struct Turns {
     parts: Vec<Part>,
-    /// Index of the pattern whose run is not complete, and the number of requests left in it.
+    /// Index of the pattern whose run is not complete, and the number of requests left in the run.
     run: (usize, u64),
 }
 

@@ -1,9 +1,9 @@
-//! One JSON object on each line. The fields have the names of csv's columns, or the caller names
-//! them, as in `key=hash_ids`.
+//! One JSON object on each line. The fields have the same names as csv's columns, or names given by
+//! the caller, as in `key=hash_ids`.
 //!
-//! A key that is a list stands for one request for each of its elements, at the same time and with
-//! the same size. So are the blocks of a key-value cache of language models published
-//! (`hash_ids`). Fields of the object that are not named are ignored, whatever they contain.
+//! A key that is a list represents one request for each of its elements, at the same time and with
+//! the same size. The blocks of a language model's key-value cache (`hash_ids`) are published in
+//! this way. Fields of the object that are not named are ignored, whatever they contain.
 
 use crate::csv::{Column, check_columns, renamed};
 use crate::entry::{Columns, Entry, OpenError, Source, TextLayout, Workload};
@@ -34,8 +34,7 @@ struct Jsonl<R> {
     lines: Lines<R>,
     /// Columns with the names of their fields that the caller gave.
     chosen: Vec<(Column, String)>,
-    /// Requests of the line that was read last, of which there may be as many as a line has
-    /// elements.
+    /// Requests from the last line read. There may be as many as a line has elements.
     waiting: VecDeque<Request>,
 }
 
@@ -97,7 +96,7 @@ fn field<'o>(
     value.filter(|value| !value.is_null())
 }
 
-/// Parses an object to its requests. The error is what was expected.
+/// Parses an object into its requests. The error says what was expected.
 fn parse(
     object: &Map<String, Value>,
     chosen: &[(Column, String)],

@@ -98,7 +98,7 @@ fn op_number(op: Op) -> u8 {
     1 + at.expect("the table has every operation") as u8
 }
 
-/// Returns the header of version 3 with the statistics of the trace, if they are known.
+/// Returns the header of version 3 with the trace's statistics, if they are known.
 fn header(statistics: Option<&Statistics>) -> Vec<u8> {
     let mut numbers = vec![MAGIC, 3];
     if let Some(statistics) = statistics {

@@ -25,10 +25,10 @@ const DAY_MINUTES: f64 = 1_440.0;
 /// Minimum and maximum duration of an outage.
 const SHORTEST_MINUTES: f64 = 20.0;
 const LONGEST_MINUTES: f64 = 31.0 * DAY_MINUTES;
-/// Share of time in which at least one of ten servers is down.
+/// Share of time during which at least one of ten servers is down.
 const ANY_OF_TEN: f64 = 0.305;
 
-/// An interval in which a server is down.
+/// An interval during which a server is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outage {
     /// Start in milliseconds.
@@ -45,7 +45,7 @@ pub struct Outage {
 ///
 /// # Errors
 /// The stream cannot be read, a number is malformed or above [`SERVER_MAX`], or there are more than
-/// ten million windows. `name` is the name of the stream in errors.
+/// ten million windows. `name` is the stream's name in errors.
 ///
 /// ```
 /// let outages = trace::read_outages("down.txt", "\n3 7\n3\n".as_bytes(), 1_000).unwrap();
@@ -96,11 +96,11 @@ fn windows(input: impl Read, window_ms: u64) -> Result<Vec<Outage>, Fault> {
 }
 
 /// Generates outages of `servers` servers within `span_ms`, each server independently. Of ten
-/// servers, at least one is down in 30.5 % of the time; half of the outages exceed 200 minutes, and
-/// 16 % a day. These are the figures of section 5.2.2 of J. Yang, *Designing efficient and scalable
-/// key-value cache management systems*, Carnegie Mellon University 2024, for clusters of a content
-/// delivery network. The beginning is a random point in time, at which servers may already be down.
-/// Outages are sorted by start.
+/// servers, at least one is down 30.5 % of the time; half of the outages exceed 200 minutes, and 16
+/// % exceed a day. These are the figures of section 5.2.2 of J. Yang, *Designing efficient and
+/// scalable key-value cache management systems*, Carnegie Mellon University 2024, for clusters of a
+/// content delivery network. The beginning is a random point in time, at which servers may already
+/// be down. Outages are sorted by start.
 ///
 /// # Errors
 /// The span exceeds ten million windows of [`WINDOW_MS`].
@@ -144,8 +144,8 @@ pub fn draw_outages(servers: u32, span_ms: u64, seed: u64) -> Result<Vec<Outage>
     Ok(outages)
 }
 
-/// Draws the remaining minutes of an outage in progress at a random time. Longer outages are more
-/// likely to be in progress.
+/// Draws the remaining minutes of an outage that is in progress at a random time. Longer outages
+/// are more likely to be in progress.
 fn minutes_left(random: &mut Random) -> f64 {
     loop {
         let whole = minutes(random);
@@ -170,7 +170,7 @@ mod tests {
 
     const DAY_MS: u64 = 86_400_000;
 
-    /// Returns the share of time, sampled every hour, in which any server is down.
+    /// Returns the share of time, sampled every hour, during which any server is down.
     fn any_down(outages: &[Outage], span_ms: u64) -> f64 {
         let hours = span_ms / 3_600_000;
         let mut is_any_down = vec![false; hours as usize];

@@ -1,10 +1,10 @@
 //! Parquet: tables in columns, with the names that csv's columns have.
 //!
-//! The directory of a table is at the end of its file. So a table is read from a file that supports
-//! seeking, and neither from a pipe nor from a compressed file. Its pages may be compressed by
+//! The directory of a table is at the end of its file. A table is therefore read only from a file
+//! that supports seeking, not from a pipe or a compressed file. Its pages may be compressed by
 //! zstd, gzip or Snappy; others are refused. Whole numbers of 32 and 64 bits, floating-point
-//! numbers, texts and timestamps are read. Other columns, and columns inside of lists and groups,
-//! are ignored.
+//! numbers, texts and timestamps are read. Other columns, and columns inside lists and groups, are
+//! ignored.
 //!
 //! Memory holds one page of each wanted column and the rows decoded from it. A page of a damaged
 //! file may claim up to 2 GiB, the maximum of the format; no more than that is allocated.

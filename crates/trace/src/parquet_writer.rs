@@ -88,7 +88,7 @@ fn column<T: DataType, W: Write + Send>(
     write_values::<T, W>(group, &values, None)
 }
 
-/// Writes the only column in which rows may have no value.
+/// Writes the only column in which values may be missing.
 fn next_accesses<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Request],

@@ -1,5 +1,5 @@
-//! The prepared form of a trace: columns of dense ids, made once, so that a replay reads them as
-//! they are in memory and hashes no key.
+//! The prepared form of a trace: columns of dense ids, made once, so that replays can read them
+//! directly into memory and hash no key.
 //!
 //! All numbers are little-endian. Sections follow each other in the order of their kinds, each
 //! beginning at a multiple of 64 bytes with zeros in between:
@@ -16,14 +16,14 @@
 //! kinds by object     2 key · 3 first size · 8 first size of the key
 //! ```
 //!
-//! Ids are numbered in the order of the first requests. Sections 1 to 3 are dense and complete,
-//! the others may be missing. The file is read in one pass into memory of its own, which takes a
-//! few milliseconds per 10 MB; a memory map would need unsafe code, and a file that is truncated
-//! while it is mapped would end the process.
+//! Ids are numbered in the order of first requests. Sections 1 to 3 are dense and complete; the
+//! others may be missing. The file is read in one pass into newly allocated memory, which takes a
+//! few milliseconds per 10 MB. A memory map would need unsafe code, and truncating the file while
+//! it is mapped would end the process.
 //!
 //! It differs from the trace in four ways, all of which replays treat as equal: a time before the
-//! previous one equals it, a size of 0 is 1, a TTL of 2^31 ms and more is whole seconds, rounded
-//! up, and next accesses are not stored, because they follow from the ids.
+//! previous one is replaced by it, a size of 0 becomes 1, a TTL of 2^31 ms and more is rounded up
+//! to whole seconds, and next accesses are not stored, because they follow from the ids.
 
 mod column;
 mod ids;
@@ -65,7 +65,7 @@ pub struct Prepared {
     pub start_ms: u64,
     /// By request: milliseconds since the request before.
     pub gaps: Gaps,
-    /// By request: operation, as its position in [`Op::ALL`].
+    /// For each request, the operation as its position in [`Op::ALL`].
     pub ops: Column<u8>,
     /// By request: TTL as the request states it.
     pub ttls: Column<ShortTtl>,
@@ -75,7 +75,7 @@ pub struct Prepared {
     pub key_sizes: PerObject,
     /// By request: number of the client.
     pub clients: Column<u32>,
-    /// Whether the trace is a part of another one: the next accesses that it stated lie outside.
+    /// Whether the trace is part of another one, so that the next accesses it stated lie outside.
     pub is_part: bool,
 }
 
@@ -239,8 +239,8 @@ pub struct Preparer {
 }
 
 impl Preparer {
-    /// Creates an empty one. `has_details` keeps what replays do not use: sizes of keys and
-    /// clients.
+    /// Creates an empty one. With `has_details`, it keeps data that replays do not use: sizes of
+    /// keys, and clients.
     pub fn new(has_details: bool) -> Self {
         Preparer {
             prepared: Prepared::default(),
@@ -251,7 +251,7 @@ impl Preparer {
         }
     }
 
-    /// The columns so far.
+    /// Returns the columns collected so far.
     pub fn prepared(&self) -> &Prepared {
         &self.prepared
     }

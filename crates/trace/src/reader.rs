@@ -8,7 +8,7 @@ use crate::prepared::Prepared;
 use crate::request::{NextAccess, Request};
 use std::io::{Read, Seek};
 
-/// Options of a reader, for what the name of the trace does not imply.
+/// Options of a reader, for facts that the trace's name does not imply.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Format of the trace [default: by the ending of its name].
@@ -78,7 +78,7 @@ pub fn open<'a>(name: &str, input: impl Read + 'a, options: &Options) -> Result<
 /// [`open`] takes, and Parquet.
 ///
 /// # Errors
-/// Those of [`open`].
+/// Returns the errors of [`open`].
 pub fn open_file(
     name: &str,
     file: impl Read + Seek + Send + 'static,
@@ -103,7 +103,7 @@ pub fn open_file(
 /// ```
 ///
 /// # Errors
-/// The stream cannot be read, is no prepared trace of this version, is damaged or truncated, or
+/// The stream cannot be read, is not a prepared trace of this version, is damaged or truncated, or
 /// takes more memory than allowed.
 pub fn read_prepared(
     name: &str,
@@ -173,8 +173,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the whole trace if it is a prepared one of which no request was taken. Then the reader
-    /// has no more requests.
+    /// Takes the whole trace if it is a prepared one from which no request was taken. The reader
+    /// then has no more requests.
     pub fn take_prepared(&mut self) -> Option<Prepared> {
         self.source.take_prepared()
     }

@@ -32,7 +32,7 @@ impl<R: Read> Records<R> {
         self.count
     }
 
-    /// Returns the number of the record that was taken last and the position after it.
+    /// Returns the number of the record taken last and the position after it.
     pub(crate) fn position(&self) -> Position {
         Position::Record {
             number: self.count,
@@ -53,7 +53,7 @@ impl<R: Read> Records<R> {
         Ok(&unread[..unread.len().min(wanted)])
     }
 
-    /// Takes `length` bytes in front of the records; `None` if the stream has fewer.
+    /// Takes `length` bytes before the records; `None` if the stream has fewer.
     pub(crate) fn header(&mut self, length: usize) -> Result<Option<&[u8]>, Fault> {
         if self.peek(length)?.len() < length {
             return Ok(None);

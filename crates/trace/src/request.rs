@@ -1,6 +1,6 @@
 //! A request, in the same form for every format.
 
-/// Operation of a request: those of the Twitter traces, which are memcached's.
+/// Operation of a request. The operations are those of the Twitter traces, and so of memcached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Op {
@@ -83,7 +83,7 @@ impl Op {
 /// Position of the next request of the same object, if the trace has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NextAccess {
-    /// The trace has no such information.
+    /// The trace does not include this information.
     #[default]
     Unknown,
     /// No later request in the trace.

@@ -6,7 +6,7 @@ use std::f64::consts::TAU;
 
 /// Maximum size in bytes; the tails of the distributions end here.
 const SIZE_MAX: f64 = (1u64 << 30) as f64;
-/// Constant that separates the random stream of sizes from that of TTLs.
+/// Constant that separates the random stream for sizes from the one for TTLs.
 const SALT: u64 = 0x512E;
 
 /// Distribution of the sizes of keys and values.
@@ -26,7 +26,7 @@ pub enum Sizes {
         /// Largest size in bytes.
         last: u32,
     },
-    /// Sizes of values whose logarithm is normally distributed.
+    /// Sizes whose logarithm is normally distributed.
     Lognormal {
         /// Median in bytes.
         median: f64,
@@ -47,7 +47,7 @@ impl Sizes {
     /// `pareto:SMALLEST:ALPHA`.
     ///
     /// # Errors
-    /// The text is none of these, or a number is out of range.
+    /// The text is not one of these, or a number is out of range.
     ///
     /// ```
     /// use trace::Sizes;

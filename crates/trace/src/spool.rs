@@ -1,8 +1,8 @@
 //! Temporary storage of a trace, so that it can be read backward to find each object's next
 //! request, in memory that does not grow with the trace.
 //!
-//! The caller provides the storage, such as a temporary file. A pass reads backward with a table of
-//! the request that followed for each object. When the table is full, the objects with larger
+//! The caller provides the storage, such as a temporary file. A pass reads backward, with a table
+//! of the request that followed for each object. When the table is full, the objects with larger
 //! hashes are left to a further pass, so that every pass has the same bound. A record is
 //! little-endian:
 //!

@@ -40,7 +40,7 @@ pub struct Statistics {
     pub first_ms: u64,
     /// Largest time in milliseconds.
     pub last_ms: u64,
-    /// Number of requests with a time before that of the preceding request.
+    /// Number of requests with a time earlier than the preceding request's.
     pub backward_requests: u64,
     /// Smallest size of a request in bytes.
     pub size_min: u32,

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 /// Number of encoded bytes collected before they are compressed and written.
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// Options of a writer, for what the name of the trace does not imply.
+/// Options of a writer, for facts that the trace's name does not imply.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
     /// Format of the trace [default: by the ending of its name].

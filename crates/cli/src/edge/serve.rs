@@ -224,9 +224,9 @@ impl Arguments {
 /// segments of the disk tier, ports, connections of operators and other nodes, and logs.
 const SPARE_FILES: u64 = 512;
 
-/// Raises the soft limit of open files to two per client, one of which is for the client's request
-/// to the origin. If the limit is too low, lowers the number of clients so far that a quarter of
-/// the files is left for those requests.
+/// Raises the soft limit on open files to two per client, one of which is for the client's request
+/// to the origin. If the limit is too low, lowers the number of clients until a quarter of the
+/// files is left for those requests.
 fn raise_file_limit(config: &mut Config) {
     let connections = config.limits.connections as u64;
     let Ok(reached) = rlimit::increase_nofile_limit(2 * connections + SPARE_FILES) else {
@@ -241,7 +241,7 @@ fn raise_file_limit(config: &mut Config) {
     }
 }
 
-/// Returns the number of clients for which `files` file descriptors suffice.
+/// Returns the number of clients for which `files` file descriptors are enough.
 fn connections_with(files: u64) -> u64 {
     let free = files - SPARE_FILES.min(files / 2);
     (free - free / 4).max(1)

@@ -1,8 +1,8 @@
 //! `daemonize yes`: the program starts itself again in the background.
 //!
 //! The first process waits until the second one has loaded its file or failed, so that its exit
-//! code is right. A program is started instead of calling `fork`, because `fork` needs unsafe code
-//! and copies only one of the threads.
+//! code is correct. A program is started instead of calling `fork`, because `fork` needs unsafe
+//! code and copies only one of the threads.
 
 use anyhow::{Context, Result, bail};
 use durability::restart::program::Program;
@@ -42,8 +42,8 @@ pub fn start(program: &Program) -> Result<()> {
     Ok(())
 }
 
-/// Detaches the process from the terminal: it gets a session of its own, and its standard streams
-/// are closed. The background process calls this when it serves requests.
+/// Detaches the process from the terminal: it gets its own session, and its standard streams are
+/// closed. The background process calls this when it is ready to serve requests.
 pub fn detach() -> Result<()> {
     rustix::process::setsid().context("cannot leave the terminal")?;
     let mut output = std::io::stdout();

@@ -1,7 +1,7 @@
 //! Handlers of fatal signals, which write a report before the signal takes its default action.
 //!
 //! Signal libraries offer no handler with a separate stack, which a stack overflow needs, and
-//! refuse these signals in safe code. Therefore this file has unsafe code.
+//! refuse these signals in safe code. This file therefore has unsafe code.
 #![expect(unsafe_code, reason = "signal handlers are registered by a C function")]
 
 use libc::{c_int, c_void, siginfo_t};

@@ -1,9 +1,9 @@
-//! Removal of the program's pages that only the start has used.
+//! Removes from memory the program's pages that only startup has used.
 //!
-//! The start runs through much of the program once: relocations, arguments, tables, settings. The
+//! Startup runs through much of the program once: relocations, arguments, tables, settings. The
 //! system maps sixteen pages around each page that is used, so that half of the program becomes
-//! resident. These pages are dropped from the memory of the process after the start. The system
-//! keeps them in its file cache, and maps them again when they are used.
+//! resident. These pages are dropped from the process's memory after startup. The system keeps them
+//! in its file cache, and maps them again when they are used.
 #![expect(
     unsafe_code,
     reason = "the advice to drop pages is a system call on raw addresses"
@@ -50,7 +50,7 @@ impl ProgramPages {
 }
 
 /// Returns the addresses of the mappings in `/proc/self/smaps` that are private, of a file, not
-/// writable, and have no page of their own. Constants with addresses, which the linker changes
+/// writable, and without a page of their own. Constants with addresses, which the linker changes
 /// before it makes them read-only, have such pages.
 fn unchanged(maps: &str) -> Vec<(usize, usize)> {
     let (mut found, mut range) = (Vec::new(), None);

@@ -1,4 +1,4 @@
-//! Execution of a new program in place of this process, and the start of the new program.
+//! Executes a new program in place of this process, and starts up as that program.
 
 use anyhow::{Context, Result, anyhow};
 use durability::restart::handover::{Handover, OPTION, VERSION};
@@ -39,7 +39,7 @@ pub fn state() -> String {
     supervisor::reloading(microseconds)
 }
 
-/// Executes the new program or, if that fails, the present one. Returns the error of both.
+/// Executes the new program or, if that fails, the current one. Returns the errors of both.
 pub fn execute(program: Option<&Program>, handover: &Handover) -> anyhow::Error {
     let Some(program) = program else {
         return anyhow!("this process cannot be restarted");

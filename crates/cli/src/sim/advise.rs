@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::io::Write;
 
-/// Approximate number of sizes at which every policy is replayed on the sample. Scales the progress
-/// bar.
+/// Approximate number of sizes at which every policy is replayed on the sample, for scaling the
+/// progress bar.
 const SURVEYED: usize = 24;
 
 /// Arguments of `mayfly sim advise`.

@@ -33,7 +33,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Returns the program with these words, which are separated by spaces, as its arguments.
+/// Returns a command that runs the program with these space-separated words as its arguments.
 fn mayfly(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mayfly"));
     command.args(words.split_whitespace());

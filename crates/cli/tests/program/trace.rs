@@ -259,7 +259,7 @@ fn a_trace_that_cannot_be_analyzed_is_refused() {
     assert!(unknown.contains("cluster999"), "{unknown}");
 }
 
-/// Regression: the temporary file had the name of a file of the user.
+/// Regression: the temporary file had the same name as one of the user's files.
 #[test]
 fn no_file_but_the_output_is_overwritten() {
     let folder = Folder::new("part");

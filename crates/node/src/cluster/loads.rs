@@ -1,12 +1,12 @@
 //! Bytes written to each bucket, which determine the placement of parity.
 //!
-//! Every node counts what it stores: the bytes of chunks, and of responses that stay whole. All
-//! nodes with chunks of a bucket store the same number of its bytes, because each stores one chunk
-//! of every object. Therefore the bytes of the bucket's chunks are the *maximum* count of any node,
-//! and the counts of a node that is down are not missed. Whole responses are stored only by their
-//! owner, so that their bytes are the sum of all counts.
+//! Every node counts what it stores: the bytes of chunks, and those of responses that stay whole.
+//! All nodes with chunks of a bucket store the same number of its bytes, because each stores one
+//! chunk of every object. The bytes of the bucket's chunks are therefore the *maximum* count of any
+//! node, and the counts of a node that is down are not needed. Whole responses are stored only by
+//! their owner, so their bytes are the sum of all counts.
 //!
-//! `edge::Map` assumes that whole responses are stored on P + 1 nodes. Therefore it overestimates
+//! `edge::Map` assumes that whole responses are stored on P + 1 nodes. It therefore overestimates
 //! their bytes on all of these nodes except the owner.
 //!
 //! Each new map halves all counts, so that old writes lose weight, as in the simulator.

@@ -24,7 +24,7 @@ pub const CLIENT: &str = "mayfly-client";
 /// Field of a request whose sender can read chunks itself. In a reply, it means that the body is a
 /// head.
 pub const STUB: &str = "mayfly-stub";
-/// Field of a request whose sender stores a copy of a small response. In a reply, it means that the
+/// Field of a request whose sender stores copies of small responses. In a reply, it means that the
 /// body is a head with its content.
 pub const COPY: &str = "mayfly-copy";
 /// Field of a purge, with its kind and its target.
@@ -81,7 +81,7 @@ pub fn read(bytes: &[u8], now_ms: u64) -> Option<(Message, usize)> {
     Some((Message { head, age }, 4 + length))
 }
 
-/// Reads all messages. Returns `None` if the bytes are no messages, or too many.
+/// Reads all messages. Returns `None` if the bytes are not messages, or if there are too many.
 pub fn read_all(mut bytes: &[u8], now_ms: u64) -> Option<Vec<Message>> {
     let mut messages = vec![];
     while !bytes.is_empty() {

@@ -1,7 +1,7 @@
 //! Requests to another node over HTTP/2, bounded in number, bytes and time.
 //!
-//! There are two connections to each node: one for calls, whose replies are short and read at once,
-//! and one for relays, which clients read at their own pace. Therefore a slow client delays no
+//! There are two connections to each node: one for calls, whose short replies are read immediately,
+//! and one for relays, which clients read at their own pace. A slow client therefore delays no
 //! chunk. For the same reason, the windows of all streams fit in the window of their connection.
 
 use crate::body::Content;
@@ -61,7 +61,7 @@ impl PeerFailure {
     }
 }
 
-/// Request to a node whose reply is read at once.
+/// Request to a node whose reply is read immediately.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// HTTP method.
@@ -184,8 +184,8 @@ impl Peer {
             .unwrap_or(Err(PeerFailure::Timeout))
     }
 
-    /// Sends a request, and returns the head of the reply with a permit. The caller drops the
-    /// permit after it has read the body.
+    /// Sends a request, and returns the reply's head with a permit. The caller drops the permit
+    /// after it has read the body.
     ///
     /// # Errors
     /// Returns the reason if no head arrives within the time limit.

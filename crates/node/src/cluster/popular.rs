@@ -1,8 +1,8 @@
 //! Copies of popular small responses on nodes that do not own them.
 //!
-//! A small response is stored by the owner of its URL, to which other nodes forward requests. If a
-//! node forwards requests for the same URL a few times a minute, it requests a copy with the answer
-//! and stores it. Then it answers requests itself until the copy is no longer fresh.
+//! A small response is stored by the owner of its URL, to which other nodes forward requests. A
+//! node that forwards requests for the same URL a few times a minute requests a copy with the
+//! answer and stores it. It then answers requests itself until the copy is no longer fresh.
 //!
 //! # Idea
 //! A count-min sketch of 4-bit counters counts the forwarded requests. Its hand passes all counters

@@ -56,8 +56,8 @@ impl std::fmt::Debug for CodedExtent {
 }
 
 impl CodedExtent {
-    /// Creates the content of an object for a client's address. Without a client, it is read for a
-    /// repair, which does not use the origin.
+    /// Creates the content of an object for a client's address. Without a client, the content is
+    /// read for a repair, which does not use the origin.
     pub fn new(
         cluster: Arc<Cluster>,
         key: Key,
@@ -108,7 +108,7 @@ struct Reading {
     range: Range,
     /// Offset in the object up to which bytes were passed on.
     at: u64,
-    /// Number of the next stripe to be passed on.
+    /// Number of the next stripe to pass on.
     next_stripe: u64,
     name_hash: u64,
     plan: Read,
@@ -349,7 +349,7 @@ impl Reading {
 enum Absence {
     /// The node answered that it does not have the sub-chunk.
     Lost,
-    /// The node did not answer in time, or cannot answer at present.
+    /// The node did not answer in time, or cannot answer now.
     Unanswered,
 }
 

@@ -104,7 +104,7 @@ impl Rest {
     }
 }
 
-/// Way in which passing content on has ended.
+/// Outcome of passing content on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Passed {
     /// The sender has sent everything.

@@ -2,7 +2,7 @@
 //! stores it according to the current map.
 //!
 //! A read that finds a chunk missing or damaged on its home reports it. A node that comes back may
-//! have lost everything. Then each other node goes through its stubs and checks the objects for
+//! have lost everything. Each other node then goes through its stubs and checks the objects for
 //! which it is the first owner, not counting the returned node. A repair reads the object without
 //! the origin, cuts it again, compares the content with the object's version, and sends the missing
 //! chunks.
@@ -14,14 +14,14 @@
 //! At most [`WAITING_MAX`] objects wait; further ones are found by their next read. The memory of a
 //! repair is one stripe and the missing chunks.
 //!
-//! A chunk that the verification has found damaged is reported only once, because it has left the
+//! A chunk that the verification finds damaged is reported only once, because it has left the
 //! index. If it cannot be repaired then, for instance because fewer than K nodes answer or none has
-//! the head, it is reported again after [`RETRY_TIME`], and then after twice the previous wait,
-//! [`RETRIES_MAX`] times. At most [`WAITING_MAX`] chunks wait for that, until the node stops.
+//! the head, it is reported again after [`RETRY_TIME`], and then after twice the previous wait, up
+//! to [`RETRIES_MAX`] times. At most [`WAITING_MAX`] chunks wait for that, until the node stops.
 //!
 //! # Limits
 //! When a node comes back, 65,536 heads in memory and all heads on disk are compared with the list
-//! of what it has, but not with its content, because it would otherwise read its whole disk after
+//! of its chunks, but not with their content, because it would otherwise read its whole disk after
 //! each restart. Other lost chunks are found by reads, and damaged ones by the verification of the
 //! disk tier ([`crate::scrub`]), which also finds parity that no read needs. Parity that was lost
 //! without damage or a restart is found with the first lost data chunk of the same object, because
@@ -54,7 +54,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// Maximum number of objects that wait to be repaired.
+/// Maximum number of objects waiting for repair.
 const WAITING_MAX: usize = 1_024;
 /// Maximum number of stubs that wait while a node's chunks are checked.
 const STUBS_MAX: usize = 64;
@@ -71,16 +71,16 @@ const RETRIES_MAX: u32 = 10;
 struct Damaged {
     key: Key,
     head: Arc<Head>,
-    /// Chunks that are known to be lost.
+    /// Chunks known to be lost.
     lost: BTreeSet<usize>,
     /// Node whose chunks are checked; `None` for all nodes.
     of: Option<ServerId>,
-    /// Number of earlier reports of the lost chunk, if it is reported again when it is not
-    /// repaired.
+    /// Number of earlier reports of the lost chunk; `None` if it is not reported again when the
+    /// repair fails.
     tries: Option<u32>,
 }
 
-/// Report of a damaged chunk of the disk tier whose home is this node.
+/// Report of a damaged chunk in the disk tier whose home is this node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Report {
     /// Key of the chunk.
@@ -90,7 +90,7 @@ struct Report {
     tries: u32,
 }
 
-/// Reports to be repeated, ordered by their times.
+/// Reports to be repeated, ordered by time.
 #[derive(Default)]
 struct Retries {
     reports: BTreeMap<(Instant, u64), Report>,
@@ -100,7 +100,7 @@ struct Retries {
 
 impl Retries {
     /// Schedules another attempt for a report whose repair failed. Returns false if there is no
-    /// room or the number of attempts is used up.
+    /// room or all attempts are used up.
     fn push(&mut self, mut report: Report, now: Instant) -> bool {
         if self.reports.len() >= WAITING_MAX || report.tries >= RETRIES_MAX {
             return false;
@@ -115,7 +115,7 @@ impl Retries {
 
 /// State of the repairs of a node.
 pub(super) struct Repairs {
-    /// Number that differs after each start, by which other nodes notice a restart.
+    /// Number that changes at each start, by which other nodes notice a restart.
     instance: Bytes,
     bytes_per_second: u64,
     waiting: mpsc::Sender<Damaged>,
@@ -128,7 +128,7 @@ pub(super) struct Repairs {
     returned: Mutex<BTreeSet<ServerId>>,
     change: Notify,
     instances: Mutex<BTreeMap<ServerId, Bytes>>,
-    /// Instant from which the next bytes may be read.
+    /// Instant at which further bytes may be read.
     pace: tokio::sync::Mutex<Instant>,
 }
 
@@ -165,7 +165,7 @@ impl Repairs {
         }
     }
 
-    /// Registers the instance number with which a node has answered a probe.
+    /// Registers the instance number that a node sent in its answer to a probe.
     pub fn saw(&self, server: ServerId, instance: &Bytes) {
         let before = locked(&self.instances).insert(server, instance.clone());
         if before.is_some_and(|before| before != *instance) {
@@ -189,7 +189,7 @@ impl Repairs {
         is_kept
     }
 
-    /// Waits until a report is due to be repeated, and returns it.
+    /// Waits until a report is due for repetition, and returns it.
     async fn next_retry(&self) -> Report {
         loop {
             let first = { locked(&self.retries).reports.keys().next().copied() };
@@ -210,7 +210,7 @@ impl Repairs {
         }
     }
 
-    /// Waits until the rate permits reading this number of bytes.
+    /// Waits until the rate permits reading this many bytes.
     async fn wait_for(&self, bytes: u64) {
         let mut pace = self.pace.lock().await;
         let us = bytes.saturating_mul(1_000_000) / self.bytes_per_second.max(1);
@@ -552,7 +552,7 @@ impl Cluster {
         stored
     }
 
-    /// Computes chunks again. Returns `None` if the object cannot be read or has changed.
+    /// Recomputes chunks. Returns `None` if the object cannot be read or has changed.
     async fn make(self: &Arc<Self>, damaged: &Damaged, chunks: Vec<usize>) -> Option<Vec<Bytes>> {
         let coded = damaged.head.coded?;
         let (key, head) = (damaged.key.clone(), damaged.head.clone());
@@ -573,7 +573,8 @@ impl Cluster {
     }
 }
 
-/// Returns the name under which a recent chunk is registered. It differs from all names of nodes.
+/// Returns the name under which a recently repaired chunk is registered. It differs from all names
+/// of nodes.
 fn chunk_name(object: u64, chunk: usize) -> u64 {
     object ^ mix((chunk as u64 + 1) << 32)
 }

@@ -3,9 +3,9 @@
 //!
 //! # Idea
 //! The *base* is the map that all nodes have, from the cluster file or from etcd. The map of the
-//! nodes that are up is computed from the base, the loads for which its parity was placed, and the
-//! set of nodes that are down, and from nothing else. Therefore nodes that see the same set use the
-//! same map, in whatever order they have seen failures. Nodes with different views place chunks on
+//! nodes that are up is computed only from the base, the loads for which its parity was placed, and
+//! the set of nodes that are down. Nodes that see the same set therefore use the same map,
+//! regardless of the order in which they saw failures. Nodes with different views place chunks on
 //! different servers. A reader tries the servers of its current map, of the base, and of the last
 //! few maps that it used.
 //!
@@ -26,7 +26,7 @@ const FAILURES_MAX: u32 = 3;
 /// Maps of a cluster as one node sees it.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Number of buckets, which is the same in all maps.
+    /// Number of buckets, the same in all maps.
     buckets: u32,
     maps: Option<Maps>,
     /// Earlier maps, latest first, without the current ones.
@@ -38,7 +38,7 @@ pub struct View {
 #[derive(Clone, Debug)]
 struct Maps {
     base: Arc<Map>,
-    /// Writes for which the parity of the base was placed; empty if none were recorded.
+    /// Writes for which the base's parity was placed; empty if none were recorded.
     loads: Arc<[BucketWrites]>,
     /// The base map without the nodes that are down.
     current: Arc<Map>,
@@ -81,8 +81,8 @@ impl View {
         }
     }
 
-    /// Returns the view after the set of nodes that are down has changed. Nodes that are no members
-    /// are ignored.
+    /// Returns the view after a change to the set of nodes that are down. Nodes that are not
+    /// members are ignored.
     pub fn with_down(&self, down: &BTreeSet<ServerId>) -> Self {
         match &self.maps {
             None => self.clone(),
@@ -161,8 +161,8 @@ impl View {
         map.map_or(vec![], |map| map.replicas(bucket).collect())
     }
 
-    /// Returns the servers to which the chunks of a bucket are written; `None` for a chunk that has
-    /// no server.
+    /// Returns the servers to which a bucket's chunks are written; `None` for a chunk without a
+    /// server.
     pub fn targets(&self, bucket: BucketId) -> &[Option<ServerId>] {
         self.current().map_or(&[], |map| map.chunks(bucket))
     }
@@ -212,8 +212,8 @@ impl Liveness {
         }
     }
 
-    /// Replaces the list of nodes. Nodes that stay keep their state; a new node is down if it is
-    /// down in the map, until it answers.
+    /// Replaces the list of nodes. Nodes that stay keep their state; a new node that is down in the
+    /// map counts as down until it answers.
     pub fn set_nodes(&mut self, nodes: impl Iterator<Item = (ServerId, bool)>) {
         let state = |(server, is_up): (ServerId, bool)| {
             let known = self.failures.iter().find(|(id, _)| *id == server);

@@ -35,7 +35,7 @@ pub(super) struct Cut {
 }
 
 impl Cluster {
-    /// Cuts an object into chunks in the background if it is large enough. When enough nodes have
+    /// Cuts an object into chunks in the background if it is large enough. Once enough nodes have
     /// taken a chunk, the stub replaces the object in the store.
     pub fn offer(self: &Arc<Self>, key: &Key, object: &Object, fetch_began: StdInstant) {
         let is_whole = object.head.part.is_none() && object.head.coded.is_none();
@@ -195,8 +195,8 @@ impl Cluster {
         usize::try_from(chunk).unwrap_or(usize::MAX) + message::MESSAGES_BYTES_MAX
     }
 
-    /// Extends the deadline of an object that the origin has confirmed, on all nodes with a chunk
-    /// of it.
+    /// Extends the deadline of an object that the origin has confirmed, on all nodes that have a
+    /// chunk of it.
     pub fn renew(self: &Arc<Self>, key: &Key, head: &Arc<Head>) {
         let view = self.view();
         let holders = view.holders(view.bucket_of(key_hash(key)));

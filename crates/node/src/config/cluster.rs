@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 /// Maximum number of servers in a cluster file.
 pub(crate) const SERVERS_MAX: usize = 256;
-/// Maximum number of chunks of all buckets in a map that is stored in etcd, whose values have at
-/// most 1.5 MB.
+/// Maximum number of chunks of all buckets in a map stored in etcd, where values may have at most
+/// 1.5 MB.
 const STORED_CHUNKS_MAX: usize = 1 << 15;
 /// Minimum of [`ClusterConfig::coded_bytes_min`]. Chunks of smaller objects would consist mostly of
 /// heads and requests.
 const CODED_BYTES_MIN: u64 = 4 << 10;
 
 /// Default of [`ClusterConfig::repair_bytes_per_second`]: a small part of the bandwidth of a disk
-/// and of a network of one gigabit per second.
+/// and of a 1 Gbit/s network.
 const REPAIR_BYTES_PER_SECOND: u64 = 16 << 20;
 
 /// Settings of a cluster.
@@ -215,7 +215,7 @@ impl ClusterConfig {
         config
     }
 
-    /// Returns the code, and the size from which objects are coded.
+    /// Returns the code and the minimum size of coded objects.
     pub fn scheme(&self) -> Scheme {
         let mut scheme = Scheme::coded(self.data, self.parity);
         scheme.coded_from_bytes = Some(self.coded_bytes_min);

@@ -10,12 +10,12 @@ const ENDPOINTS_MAX: usize = 16;
 /// Permitted lease times in seconds. A shorter lease would end while a node looks for an endpoint
 /// that answers.
 const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 5..=3_600;
-/// Minimum of [`EtcdConfig::rebalance`] other than zero, in seconds. With shorter periods, eight
+/// Minimum of [`EtcdConfig::rebalance`] in seconds, unless it is zero. With shorter periods, eight
 /// maps could follow each other before chunks are found under the first of them.
 const REBALANCE_SECONDS_MIN: u64 = 60;
 /// Maximum of [`EtcdConfig::rebalance`] in seconds.
 const REBALANCE_SECONDS_MAX: u64 = 86_400;
-/// Default of [`EtcdConfig::rebalance`], with which a map follows another one after an hour at the
+/// Default of [`EtcdConfig::rebalance`]. With it, a map follows another one after an hour at the
 /// earliest.
 const REBALANCE_TIME: Duration = Duration::from_secs(300);
 
@@ -28,8 +28,8 @@ pub struct EtcdConfig {
     pub prefix: String,
     /// Time after which a node that does not renew its lease is no longer registered.
     pub lease: Duration,
-    /// Period at whose end the bytes written by the nodes are compared with their weights, so that
-    /// parity is placed again if they have drifted apart; zero for never.
+    /// Period after which the bytes written by the nodes are compared with their weights, so that
+    /// parity can be placed again if they have drifted apart; zero for never.
     pub rebalance: Duration,
     /// File with the certificates of the authorities that sign the endpoints' certificates, in PEM;
     /// `None` for the system's authorities.
@@ -38,7 +38,7 @@ pub struct EtcdConfig {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// User name, and the file with the password.
     pub user: Option<(String, PathBuf)>,
-    /// File with a copy of the last map, with which the node can start without etcd.
+    /// File with a copy of the last map, from which the node can start without etcd.
     pub copy: Option<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ impl EtcdConfig {
     /// Parses a line of a cluster file that begins with `etcd`.
     ///
     /// # Errors
-    /// Returns what was expected instead.
+    /// Returns a description of what was expected.
     pub(super) fn line(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
             ["etcd", endpoints @ ..] if !endpoints.is_empty() => {

@@ -2,7 +2,7 @@
 //!
 //! Allocating a buffer for each read would cost more than the read itself: the allocator returns it
 //! to the system and gets it back page by page, and it is zeroed before it is written. In addition,
-//! a buffer that was just used is still in the processor's cache.
+//! a recently used buffer is still in the CPU cache.
 
 use bytes::Bytes;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl Buffers {
         self.0.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Returns a buffer with arbitrary content.
+    /// Returns a buffer with arbitrary contents.
     pub fn take(self: &Arc<Self>) -> Buffer {
         let bytes = self.free().pop();
         Buffer {

@@ -23,7 +23,7 @@ pub struct Victim {
 pub enum Job {
     /// Write responses to the current segment.
     Write(Victim),
-    /// Delete a segment of which no record is in the index.
+    /// Delete a segment without any records in the index.
     Free(u32),
     /// Report that all earlier work is done. With `true`, the segment is completed first.
     Flush(bool, SyncSender<()>),
@@ -89,7 +89,7 @@ impl Queue {
         self.change.notify_all();
     }
 
-    /// Removes the oldest job, and waits for one if there is none.
+    /// Removes the oldest job, waiting for one if there is none.
     pub fn pop(&self) -> Job {
         let mut state = self.state();
         loop {

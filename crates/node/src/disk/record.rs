@@ -17,9 +17,9 @@
 //!                content of all responses, one after the other
 //! ```
 //!
-//! Numbers are little-endian. The content has checksums by block, so that a range is verified
-//! without reading the rest. A record names its own place, so that bytes of another place are not
-//! taken for it.
+//! Numbers are little-endian. The content has a checksum per block, so that a range can be verified
+//! without reading the rest. A record names its own place, so that bytes from another place are not
+//! mistaken for it.
 
 use crate::coded::Coded;
 use crate::object::{Head, Place, Resource};
@@ -35,7 +35,7 @@ use twox_hash::XxHash3_64;
 
 /// Size of a header in bytes.
 pub const HEADER_BYTES: usize = 64;
-/// Size of the blocks of content that have a checksum each, in bytes.
+/// Size in bytes of the content blocks, each of which has a checksum.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
 const MAGIC: u32 = 0x3166_796d;
@@ -43,7 +43,7 @@ const VERSION: u32 = 1;
 /// Seed of the hashes of keys.
 const KEY_SEED: u64 = 0x6d61_7966_6c79_0001;
 
-/// Returns the hash by which the record of a key is found.
+/// Returns the hash under which a key's record is found.
 pub fn key_hash(key: &Key) -> u64 {
     XxHash3_64::oneshot_with_seed(KEY_SEED, key.as_str().as_bytes())
 }
@@ -78,7 +78,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Returns the size of the whole record in bytes; `None` if it does not fit 64 bits.
+    /// Returns the size of the whole record in bytes; `None` if it does not fit in 64 bits.
     pub fn record_bytes(&self) -> Option<u64> {
         let head = HEADER_BYTES as u64 + u64::from(self.description_bytes);
         head.checked_add(self.content_bytes)
@@ -173,7 +173,7 @@ pub fn contents(resource: &Resource) -> impl Iterator<Item = &Bytes> {
         .flat_map(|object| object.chunks.iter())
 }
 
-/// Decodes a description; `None` if the bytes are no description. The lengths come from the header.
+/// Decodes a description; `None` if the bytes are not one. The lengths come from the header.
 pub fn read_description(header: &Header, bytes: &[u8]) -> Option<Description> {
     if checksum(bytes) != header.description_checksum {
         return None;
@@ -296,7 +296,7 @@ pub fn put_head(bytes: &mut Vec<u8>, head: &Head) {
     }
 }
 
-/// Reader of the bytes that are still to be decoded.
+/// Reader of the bytes that remain to be decoded.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -331,7 +331,7 @@ impl<'a> Reader<'a> {
         self.take(count)
     }
 
-    /// Reads a head that [`put_head`] has written; `None` if the bytes are no head.
+    /// Reads a head written by [`put_head`]; `None` if the bytes are not a head.
     pub fn head(&mut self) -> Option<Head> {
         let status = self.array().map(u16::from_le_bytes)?;
         let status = StatusCode::from_u16(status).ok()?;

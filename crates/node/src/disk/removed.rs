@@ -1,8 +1,8 @@
-//! Log of records that were removed before their deadline or whose freshness a purge has ended, so
-//! that a restart does not bring them back.
+//! Log of records that were removed before their deadline or whose freshness a purge ended, so that
+//! a restart does not bring them back.
 //!
 //! A line has 24 bytes: number of the segment, offset, the instant at which freshness ended (0 for
-//! a removal), and a checksum. Lines about segments that no longer exist are dropped at the start,
+//! a removal), and a checksum. Lines about segments that no longer exist are dropped at startup,
 //! and whenever the log has doubled since it was last rewritten.
 
 use super::record::checksum;

@@ -2,11 +2,11 @@
 //! can still restore a chunk.
 //!
 //! A pass visits the segments that exist when it begins, and reads every record of the index:
-//! header, description, and content in pieces. A seed chooses the first segment. From there the
+//! header, description, and content in pieces. A seed chooses the first segment. From there, the
 //! pass continues to the oldest segment, and then from the newest back to the first one. In the
 //! order from oldest to newest, a pass that is slower than the writes would only read segments that
-//! are about to be deleted. The seed is random, so that passes that a restart interrupts do not
-//! read the same segments each time.
+//! are about to be deleted. The seed is random, so that passes interrupted by restarts do not read
+//! the same segments each time.
 //!
 //! A pass asks the kernel to remove from the page cache the data that it had to read from the
 //! device. Data that the kernel has read ahead, the lists of records, and pages at the ends of
@@ -14,12 +14,12 @@
 //! there, because clients receive the same bytes.
 //!
 //! If the list of records at the end of a segment is damaged, its records are found by their
-//! headers, up to the first damaged one. Records behind that are not verified, and the list is not
+//! headers, up to the first damaged one. Records after that are not verified, and the list is not
 //! repaired. If a segment's list cannot be read at all, nothing in the segment is verified, and a
 //! warning is logged.
 //!
-//! A record that cannot be read counts as damaged, but not as a failure of the device, because an
-//! unreadable sector is what a pass looks for.
+//! A record that cannot be read counts as damaged but not as a device failure, because unreadable
+//! sectors are exactly what a pass looks for.
 
 use super::buffers::BUFFER_BYTES;
 use super::record::{self, Description, HEADER_BYTES, Header};
@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Position that a pass has reached.
 pub struct Position {
     seed: u64,
-    /// Numbers of the segments that are left, the next one last; `None` before the first one.
+    /// Numbers of the remaining segments, with the next one last; `None` before the first one.
     numbers: Option<Vec<u32>>,
     segment: Option<Arc<Segment>>,
     /// Records of the current segment that are not verified yet, the next one last: 24 bytes each.
@@ -69,7 +69,7 @@ pub struct Step {
 pub struct Lost {
     /// Hash of the key.
     pub hash: u64,
-    /// Key, and versions of the coded responses; `None` if the description is damaged, too.
+    /// Key and versions of the coded responses; `None` if the description is damaged as well.
     pub described: Option<(Key, Vec<u64>)>,
 }
 

@@ -54,7 +54,7 @@ pub struct Segment {
     /// Records written so far, while the segment is being written.
     open: Mutex<Vec<Entry>>,
     hits: Box<[AtomicU64]>,
-    /// Offsets of records whose freshness a purge has ended, and the instants at which it did.
+    /// Offsets of records whose freshness a purge has ended, with the instants at which it ended.
     softened: Mutex<HashMap<u32, u64>>,
 }
 
@@ -110,7 +110,7 @@ impl Segment {
     }
 
     /// Opens a segment of an earlier run, and returns its records. If the segment is unfinished,
-    /// bytes behind its last intact record are removed and the footer is written.
+    /// bytes after its last intact record are removed and the footer is written.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or written.
@@ -208,7 +208,7 @@ impl Segment {
         }
     }
 
-    /// Reads the footer; `None` if there is no intact one.
+    /// Reads the footer; `None` if there is none or it is damaged.
     fn footer(&self) -> io::Result<Option<Vec<Entry>>> {
         let length = self.file.metadata()?.len();
         if length < TRAILER_BYTES {

@@ -145,7 +145,7 @@ fn key(name: u32) -> Key {
     Key::new(false, "a", &format!("/{name}")).expect("the input is valid")
 }
 
-/// Returns the tag of a URL; one of three.
+/// Returns the tag of a URL, one of three.
 fn tag(name: u32) -> u64 {
     u64::from(name % 3)
 }
@@ -176,7 +176,7 @@ fn response(name: u32, content: Vec<u8>, now_ms: u64, fresh_ms: u64) -> Resource
     }
 }
 
-/// Returns the content that differs by version and by place.
+/// Returns content that differs by version and position.
 fn content(version: u32, length: usize) -> Vec<u8> {
     let byte = |at: usize| (at as u32).wrapping_mul(31).wrapping_add(version * 7) as u8;
     (0..length).map(byte).collect()

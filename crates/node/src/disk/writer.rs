@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Divisor of the segment size that limits how much of a deleted segment moves to the newest one:
-/// only records that were read are moved. Without a limit, a tier whose records are all read would
-/// write forever.
+/// Divisor of the segment size that limits how much of a deleted segment moves to the newest one.
+/// Only records that were read are moved. Without a limit, a tier whose records are all read would
+/// never stop writing.
 const REINSERTED_PART: u64 = 4;
 
 /// Function that returns true if responses that left memory have been replaced or purged since.
@@ -58,7 +58,7 @@ impl Writer {
     }
 
     /// Counts a response that could not be written for lack of file descriptors. Only a new segment
-    /// opens a file, so that nothing else has failed.
+    /// opens a file, so nothing else has failed.
     fn note_unwritten(&mut self, error: &io::Error) {
         self.queue.note_dropped();
         let count = self.unwritten_count + 1;

@@ -75,7 +75,7 @@ fn connect(node: &Arc<Node>, room: usize) -> (DuplexStream, Served, watch::Sende
     (far, served, stop)
 }
 
-/// Sends bytes, and returns what comes until the end of the connection.
+/// Sends bytes, and returns everything received until the end of the connection.
 async fn replies(node: &Arc<Node>, room: usize, bytes: &[u8]) -> String {
     let (far, served, _stop) = connect(node, room);
     let (mut from, mut to) = tokio::io::split(far);
@@ -133,7 +133,8 @@ async fn replies_are_the_same_with_hyper_alone_wherever_bytes_are_split() {
     }
 }
 
-/// Only in one part: whether hyper reads content that nobody wants depends on when it arrives.
+/// Sent in one part only, because the arrival time of unwanted content decides whether hyper reads
+/// it.
 #[tokio::test]
 async fn requests_that_follow_content_are_answered() {
     let script = [HIT, POST, HIT, LAST].concat();

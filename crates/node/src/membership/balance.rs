@@ -1,5 +1,5 @@
-//! Detection of writes that have drifted from the nodes' weights, so that parity must be placed
-//! again although no node has failed, returned, joined, left or changed its weight.
+//! Detects writes that have drifted from the nodes' weights, so that parity must be placed again
+//! although no node has failed, returned, joined, left or changed its weight.
 //!
 //! At the end of each period, the bytes written to each bucket are distributed in two ways: by the
 //! current map, and by a map computed from *earlier* periods. A new map is due if, for [`PERIODS`]
@@ -10,7 +10,7 @@
 //! If a node does not answer at the end of a period, the period is judged together with the next
 //! one, because the bytes of whole responses are a sum over all nodes.
 //!
-//! After a map of any cause, at least [`PAUSE_PERIODS`] periods pass before this module causes
+//! After a map for any reason, at least [`PAUSE_PERIODS`] periods pass before this module causes
 //! another one, because each map moves parity, and nodes look for chunks under the last eight maps
 //! only.
 //!
@@ -19,11 +19,11 @@
 use edge::{BucketWrites, Map, MapId};
 
 /// Imbalance of writes by weight, (max - min) / min, above which a map is uneven. Nodes whose
-/// writes differ from their weights by at most two per cent are below it.
+/// writes differ from their weights by at most two percent are below it.
 pub const IMBALANCE_MAX: f64 = 0.04;
 /// Number of consecutive uneven periods after which parity is placed again.
 pub const PERIODS: u32 = 5;
-/// Minimum number of periods between a map and one that this module causes.
+/// Minimum number of periods between a map and one caused by this module.
 pub const PAUSE_PERIODS: u32 = 12;
 /// Maximum share of the imbalance that another map may leave.
 const REST_MAX: f64 = 0.5;

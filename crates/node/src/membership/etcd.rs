@@ -353,7 +353,8 @@ fn events(line: &Value, prefix: &str) -> Result<Vec<Event>, Failure> {
     events.ok_or_else(|| Failure("an event has another form".into()))
 }
 
-/// Parses a value; `None` if it is malformed. 64-bit numbers are texts, and zeros are absent.
+/// Parses a value; `None` if it is malformed. 64-bit numbers are encoded as texts, and zeros are
+/// omitted.
 fn entry(kv: &Value, prefix: &str) -> Option<Entry> {
     let bytes = |value: &Value| BASE64.decode(value.as_str().unwrap_or_default()).ok();
     let key = String::from_utf8(bytes(&kv["key"])?).ok()?;

@@ -75,8 +75,8 @@ pub trait Kv: Send + Sync + 'static {
     /// Reads all values.
     fn read(&self) -> impl Future<Output = Result<Snapshot, Failure>> + Send;
 
-    /// Returns all changes from this revision on. If they are no longer available, it fails at once
-    /// or at the first event.
+    /// Returns all changes from this revision on. If they are no longer available, it fails
+    /// immediately or at the first event.
     fn watch(&self, from: i64) -> impl Future<Output = Result<Self::Changes, Failure>> + Send;
 
     /// Performs all writes if all conditions hold. Returns true if they did.

@@ -6,9 +6,9 @@
 //!           {"version":12,"fingerprint":"…","data":3,…,"servers":[…],"chunks":[…],"loads":[…]}
 //! ```
 //!
-//! The first line of a map has the number of its format and the XXH3 hash of the second line.
-//! Therefore a value that anything but a node has changed is refused, and a value of a later
-//! release is recognized.
+//! The first line of a map has the number of its format and the XXH3 hash of the second line. A
+//! value changed by anything but a node is therefore refused, and a value from a later release is
+//! recognized.
 
 use crate::config::{SERVERS_MAX, Server};
 use edge::{BucketId, BucketWrites, Config as MapConfig, Map, Member, ServerId};
@@ -38,7 +38,7 @@ pub struct Record {
 /// Reason why a value is not used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The value is not one that a node has written.
+    /// The value was not written by a node.
     Damaged(String),
     /// The value has another format, or belongs to a cluster with other settings.
     Foreign(String),
@@ -97,7 +97,7 @@ pub fn registration(server: &Server) -> String {
 /// Decodes the registration of a node.
 ///
 /// # Errors
-/// Returns what was expected instead.
+/// Returns a description of what was expected.
 pub fn read_registration(id: ServerId, value: &[u8], is_plain: bool) -> Result<Server, String> {
     let text: NodeText = serde_json::from_slice(value).map_err(|error| error.to_string())?;
     let server = Server {
@@ -110,7 +110,7 @@ pub fn read_registration(id: ServerId, value: &[u8], is_plain: bool) -> Result<S
     Ok(server)
 }
 
-/// Checks the settings from which a peer is made.
+/// Checks the settings for creating a peer.
 fn check(server: &Server, is_plain: bool) -> Result<(), String> {
     if is_plain && !server.address.ip().is_loopback() {
         return Err(format!("{}: expected a loopback address", server.address));

@@ -52,7 +52,7 @@ pub enum Due {
     Next,
 }
 
-/// Values of a cluster, as one node knows them.
+/// Values of a cluster, as known by one node.
 #[derive(Debug)]
 pub struct State {
     own: ServerId,
@@ -336,7 +336,7 @@ impl State {
         })
     }
 
-    /// Returns the conditions and the writes with which a node with this lease stores a map.
+    /// Returns the conditions and the writes for storing a map by a node with this lease.
     pub fn install(&self, record: &Record, lease: i64) -> (Vec<Guard>, Vec<Write>) {
         let guards = vec![
             Guard::Revision(MAP.into(), self.map_revision),

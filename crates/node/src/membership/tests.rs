@@ -24,7 +24,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Simulated time after which something that did not happen is a failure.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A value with the lease to which it belongs.
+/// A value with the lease it belongs to.
 type Stored = (Entry, Option<i64>);
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct Values {
     revision: i64,
     values: BTreeMap<String, Stored>,
     log: Vec<(i64, Event)>,
-    /// Changes below this revision are no longer there.
+    /// Changes below this revision are no longer available.
     compacted: i64,
     leases: BTreeSet<i64>,
     leases_made: i64,
@@ -137,7 +137,7 @@ impl Store {
 struct Link {
     store: Store,
     is_cut: Arc<AtomicBool>,
-    /// Whether changes are not passed on.
+    /// Whether changes are withheld.
     is_silent: Arc<AtomicBool>,
 }
 
@@ -233,7 +233,7 @@ impl Changes for Following {
     }
 }
 
-/// What a node gets.
+/// What a node receives.
 #[derive(Default)]
 struct Recorder {
     maps: Mutex<Vec<Arc<Record>>>,
@@ -350,7 +350,8 @@ async fn until(is_so: impl Fn() -> bool) {
     timeout(LIMIT, waiting).await.expect("it did not happen");
 }
 
-/// Time in which everything that is due happens, and leases that are not renewed do not end.
+/// Waits long enough for everything that is due to happen, but not for leases that are not renewed
+/// to end.
 async fn settle() {
     sleep(Duration::from_secs(60)).await;
 }
@@ -704,7 +705,7 @@ async fn a_restart_without_the_store_uses_the_copy() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-/// Returns what a node knows that has read everything.
+/// Returns the knowledge of a node that has read everything.
 fn known(store: &Store, own: u32) -> State {
     let mut state = State::new(ServerId(own), config(), true, None);
     let values = store.lock();

@@ -28,14 +28,14 @@ pub struct Metric {
     label: &'static str,
     /// Description, without a full stop.
     pub help: &'static str,
-    /// Returns the present value.
+    /// Returns the current value.
     pub value: fn(&Facts<'_>) -> Value,
 }
 
 /// Value of a metric.
 #[derive(Debug, PartialEq)]
 pub enum Value {
-    /// The node has no such part, and the metric is left out.
+    /// The node lacks this part, and the metric is left out.
     Absent,
     /// A number of things or bytes.
     Number(u64),
@@ -214,7 +214,7 @@ fn count(facts: &Facts<'_>, count: fn(&ClusterCounts) -> &AtomicU64) -> Value {
 }
 
 impl Metric {
-    /// Name with prefix and suffix, and type, as on the page.
+    /// Returns the name with prefix and suffix, and the type, as on the page.
     fn names(&self) -> (String, &'static str) {
         let (suffix, kind) = match self.kind {
             Kind::Counter => ("_total", "counter"),

@@ -1,7 +1,7 @@
 //! Replies to plain requests for responses in memory, without hyper.
 //!
-//! The same functions as in `proxy.rs` decide: the key, Vary, freshness. The reply is the one that
-//! hyper would write, byte for byte, except for the Date of a response that has none.
+//! The same functions as in `proxy.rs` decide: the key, Vary, freshness. The reply equals hyper's
+//! byte for byte, except for the Date of a response that has none.
 
 use super::head::{Signature, write_head};
 use super::{Client, Node, Usability, usability};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Maximum length of content that is copied behind the head, so that one buffer is sent. A
+/// Maximum length of content that is copied after the head, so that one buffer is sent. A
 /// connection keeps room for it.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
@@ -30,7 +30,8 @@ pub(crate) enum Direct {
     Other(Option<Looked>),
 }
 
-/// Result of a look-up. It is passed on so that a request is counted once and its key is made once.
+/// Result of a look-up. It is passed on so that a request is counted only once and its key is made
+/// only once.
 pub(crate) struct Looked {
     /// Key of the request.
     pub key: Key,
@@ -118,7 +119,7 @@ impl Node {
     }
 }
 
-/// Returns the response for a plain request, if it can be sent as it is stored.
+/// Returns the response for a plain request, if it can be sent exactly as stored.
 fn usable<'a>(resource: &'a Resource, plain: &Plain<'_, '_>, now_ms: u64) -> Option<&'a Object> {
     let Found::Object(object) = resource.find(plain, None) else {
         return None;

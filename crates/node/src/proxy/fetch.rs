@@ -34,7 +34,7 @@ pub(super) enum Fetched {
         head: Arc<Head>,
         /// Content of the response.
         fill: Arc<Fill>,
-        /// Length of the content, if the origin has announced it.
+        /// Length of the content, if the origin announced it.
         length: Option<u64>,
         /// Reader of the request that fetches, created before any content can be dropped.
         first: Option<Reader>,
@@ -222,7 +222,7 @@ impl Node {
         judge(asked, status, headers, now_ms, self.config.grace)
     }
 
-    /// Decides how a response is handled when its head has arrived.
+    /// Decides how a response is handled, once its head has arrived.
     fn receive(
         self: Arc<Self>,
         lookup: &Lookup,
@@ -294,9 +294,9 @@ impl Node {
         }
     }
 
-    /// Returns the head of a response that may be stored, the length of its content if it is known,
-    /// and the fields that are not stored. Otherwise returns the reason, which is `None` if the
-    /// content is too long.
+    /// Returns the head of a response that may be stored, the length of its content if known, and
+    /// the fields that are not stored. Otherwise returns the reason, which is `None` if the content
+    /// is too long.
     fn head(
         &self,
         lookup: &Lookup,

@@ -26,7 +26,7 @@ pub(super) struct Signature<'a> {
 }
 
 impl Signature<'_> {
-    /// Adds the fields behind those of other caches, and returns the value of Cache-Status.
+    /// Adds the fields after those of other caches, and returns the value of Cache-Status.
     pub fn add(&self, headers: &mut HeaderMap, has_via: bool) -> HeaderValue {
         if has_via {
             headers.append(VIA, self.via.clone());
@@ -165,7 +165,7 @@ impl Writer<'_> {
     }
 }
 
-/// Vector of bytes to which text can be written.
+/// Vector of bytes that text can be written to.
 struct Text<'a>(&'a mut Vec<u8>);
 
 impl Write for Text<'_> {

@@ -82,8 +82,8 @@ impl Node {
         is_there.then_some(answer)
     }
 
-    /// Returns a coded object in the form in which it is needed: in memory for several ranges, or
-    /// verified to exist if the origin must confirm it.
+    /// Returns a coded object in the form needed: in memory for several ranges, or verified to
+    /// exist if the origin must confirm it.
     async fn with_content(&self, lookup: &Lookup, object: Object) -> Option<Object> {
         let extent = object.extent.clone()?;
         let is_simple = lookup.wanted.as_ref().is_none_or(Requested::is_single);
@@ -102,8 +102,8 @@ impl Node {
         Some(object)
     }
 
-    /// Returns what was found, with its content if that is in chunks; `None` if the content is
-    /// lost.
+    /// Returns the response that was found, with its content if that is in chunks; `None` if the
+    /// content is lost.
     pub(super) async fn opened(&self, lookup: &Lookup, found: Found) -> Option<Found> {
         match found {
             Found::Object(object) if object.head.coded.is_some() => {
@@ -116,9 +116,9 @@ impl Node {
         }
     }
 
-    /// Returns the object that another request's fetch has confirmed, in the form that this request
-    /// needs: chunks are read for its own client, and several ranges come from memory. `None` if it
-    /// is lost.
+    /// Returns the object that another request's fetch has confirmed, in the form this request
+    /// needs: chunks are read for its own client, and several ranges come from memory. Returns
+    /// `None` if it is lost.
     pub(super) async fn shared(&self, lookup: &Lookup, object: Object) -> Option<Object> {
         if object.extent.is_none() {
             return Some(object);
@@ -129,9 +129,9 @@ impl Node {
         }
     }
 
-    /// Looks for a coded object whose stub this node does not have, because it was evicted or the
-    /// node has come back without it. Returns an answer if the object is fresh and its chunks are
-    /// available, and the object itself if the origin must confirm it first.
+    /// Looks for a coded object whose stub this node lacks, because it was evicted or the node came
+    /// back without it. Returns an answer if the object is fresh and its chunks are available, and
+    /// the object itself if the origin must confirm it first.
     pub(super) async fn adopt(
         self: &Arc<Self>,
         lookup: &Lookup,

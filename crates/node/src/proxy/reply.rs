@@ -14,7 +14,7 @@ use hyper::header::{AGE, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use std::sync::Arc;
 
-/// Reply, with the way in which it was produced.
+/// Reply, and the way in which it was produced.
 pub(super) struct Answer {
     /// The reply, without Cache-Status.
     pub response: Response<Content>,
@@ -250,7 +250,7 @@ fn shape(lookup: &Lookup, head: &Head, length: u64) -> Shape {
     }
 }
 
-/// Returns the stored fields with the present age.
+/// Returns the stored fields with the current age.
 fn fields(head: &Head, now_ms: u64) -> HeaderMap {
     let mut headers = head.headers.clone();
     headers.insert(AGE, HeaderValue::from(age_seconds(&head.terms, now_ms)));

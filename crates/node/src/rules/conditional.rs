@@ -37,7 +37,7 @@ pub fn validate(request: &mut HeaderMap, stored: &HeaderMap) {
 }
 
 /// Returns true if the client's copy is current, so that the answer is 304 (RFC 9110, section
-/// 13.2.2). If If-None-Match is present, it decides alone.
+/// 13.2.2). If If-None-Match is present, it alone decides.
 pub fn is_unmodified(request: &HeaderMap, stored: &HeaderMap, received_ms: u64) -> bool {
     if request.contains_key("if-none-match") {
         let stored = stored.get("etag").map(|tag| opaque(tag.as_bytes()));

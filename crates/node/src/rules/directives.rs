@@ -209,7 +209,7 @@ impl Members<'_> {
         Argument(text)
     }
 
-    /// Moves behind the next comma outside of quotes. Returns false if it skips anything but white
+    /// Moves past the next comma outside of quotes. Returns false if it skips anything but white
     /// space.
     fn skip_to_comma(&mut self) -> bool {
         let mut is_whole = true;

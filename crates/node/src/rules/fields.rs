@@ -2,8 +2,8 @@
 
 use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 
-/// Access to the fields of a request, as the rules for a hit need it. With it, a parser's result
-/// need not be converted to a [`HeaderMap`].
+/// Access to a request's fields for the rules about hits. A parser's result need not be converted
+/// to a [`HeaderMap`] for it.
 pub trait Lines {
     /// Returns the values of all lines with this name, in their order.
     fn lines(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]>;
@@ -32,8 +32,9 @@ pub(super) const HOP_BY_HOP: [&str; 11] = [
 ];
 
 /// Fields by which programs choose a response although they are not part of the cache's key. They
-/// are removed, because with them a client could store a response under the key of another one.
-/// `proxy` is in the list because CGI programs take it for the name of their own proxy.
+/// are removed, because a client could otherwise use them to store a response under the key of
+/// another one. `proxy` is in the list because CGI programs take it for the name of their own
+/// proxy.
 pub(super) const UNKEYED: [&str; 25] = [
     "forwarded",
     "front-end-https",
@@ -73,7 +74,7 @@ pub fn is_hop_by_hop(name: &str) -> bool {
 /// Returns true if programs may choose a response by this field although it is not part of the key.
 /// That includes all names with an underscore: programs that receive fields as variables (CGI, WSGI
 /// and similar interfaces) do not distinguish it from a hyphen. For them, such a field can replace
-/// another one, such as a field of `UNKEYED` or one that the response lists in Vary.
+/// another one, such as a field in `UNKEYED` or one that the response lists in Vary.
 pub fn is_unkeyed(name: &str) -> bool {
     UNKEYED.contains(&name) || name.contains('_')
 }

@@ -20,7 +20,7 @@ const HEURISTIC_MS_MAX: u64 = 86_400_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grace {
     /// Time beyond freshness for which a response is used when the origin fails, unless the origin
-    /// has set one.
+    /// has set its own.
     pub error_ms: u64,
     /// Time beyond freshness for which a response with a validator is kept for revalidation.
     pub keep_ms: u64,
@@ -310,8 +310,8 @@ fn is_heuristic(status: StatusCode) -> bool {
 }
 
 /// Returns true if a status depends on how the resource was requested: on Range, conditions,
-/// Expect, or the length or time of the request. Other requests would get other responses, so that
-/// such a response is not stored, whatever lifetime it has.
+/// Expect, or the length or time of the request. Other requests would get other responses, so such
+/// a response is not stored, regardless of its lifetime.
 pub fn is_of_request(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),

@@ -1,14 +1,14 @@
 //! Requests without content, as bytes: which of them are *plain*, so that their answer from the
-//! store depends on nothing but the key and the fields that the stored response lists in Vary.
+//! store depends only on the key and the fields that the stored response lists in Vary.
 //!
 //! A request is plain if it is `GET` or `HEAD` of HTTP/1.1 for a path, has lines that end with CR
-//! and LF, and has no field of any [kind](Present): that is the classification by which every
-//! request is answered, so that a rule that reads one more field has to give it a kind and thereby
-//! excludes it here. `Connection: keep-alive` is what HTTP/1.1 does anyway, and browsers send it.
+//! and LF, and has no field of any [kind](Present). That is the classification by which every
+//! request is answered, so a rule that reads one more field must give it a kind and thereby
+//! excludes it here. `Connection: keep-alive` is the default of HTTP/1.1, and browsers send it.
 //!
-//! The parser is httparse with its defaults, which is hyper's parser of requests with hyper's
-//! settings. Plain requests are a part of what it accepts, and their targets a part of what the
-//! crate `http` accepts without a change. Whatever is not recognised here is for hyper.
+//! The parser is httparse with its defaults, which is how hyper parses requests. Plain requests are
+//! a subset of what it accepts, and their targets a subset of what the crate `http` accepts without
+//! a change. Anything not recognised here is left to hyper.
 
 use super::fields::Lines;
 use super::present::Present;

@@ -55,8 +55,8 @@ pub enum Answer {
 }
 
 impl Requested {
-    /// Parses the field Range. Returns `None` if it is absent or must be ignored: another unit, a
-    /// malformed list, or too many ranges.
+    /// Parses the field Range. Returns `None` if it is absent or must be ignored because of its
+    /// unit, a malformed list, or too many ranges.
     pub fn of(request: &HeaderMap) -> Option<Self> {
         let mut lines = request.get_all("range").iter();
         let line = lines.next()?;

@@ -20,11 +20,11 @@ pub enum Forward {
     Bypass,
     /// Nothing is stored under the URL.
     UriMiss,
-    /// What is stored under the URL was selected by other request fields.
+    /// The stored responses of the URL were selected by other request fields.
     VaryMiss,
-    /// What is stored is stale.
+    /// The stored response is stale.
     Stale,
-    /// What is stored is a part that does not contain the requested one.
+    /// The stored response is a part that does not contain the requested one.
     Partial,
 }
 
@@ -54,12 +54,12 @@ impl Forward {
     }
 }
 
-/// How a response came about.
+/// Way in which a response came about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStatus {
-    /// Reason for which the request was forwarded; `None` for a hit.
+    /// Reason why the request was forwarded; `None` for a hit.
     pub forward: Option<Forward>,
-    /// Status of the origin's response, if it differs from the one that is sent.
+    /// Status of the origin's response, if it differs from the status sent.
     pub forward_status: Option<u16>,
     /// Whether the response was stored.
     pub is_stored: bool,
@@ -77,7 +77,7 @@ impl CacheStatus {
         self.ttl_seconds = Some(terms.remaining_ms(now_ms).div_euclid(1_000));
     }
 
-    /// Returns the value of the field. It begins with the cache's name, which must be a token.
+    /// Returns the field's value. It begins with the cache's name, which must be a token.
     pub fn value(&self, cache: &str) -> HeaderValue {
         let mut text = String::with_capacity(64);
         // Writing to a string cannot fail.

@@ -192,8 +192,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses a number, which has at most 15 digits: 12 of them before a decimal point and 3 behind
-    /// it.
+    /// Parses a number of at most 15 digits: up to 12 before a decimal point and up to 3 after it.
     fn number(&mut self) -> Option<Item> {
         let is_negative = self.take(b'-');
         let digits = self.while_true(u8::is_ascii_digit);

@@ -32,8 +32,8 @@ pub fn length_of(path: &str) -> usize {
     length.unwrap_or(0)
 }
 
-/// Returns an origin whose content has the length that is the last part of the path, and that
-/// supports ranges and conditions.
+/// Returns an origin whose content is as long as the last part of the path says, and that supports
+/// ranges and conditions.
 pub fn origin() -> Origin {
     Origin::start(|head, _, stream| {
         let path = head.split(' ').nth(1).unwrap_or_default();
@@ -94,7 +94,7 @@ fn config(own: usize, addresses: &[SocketAddr]) -> ClusterConfig {
     }
 }
 
-/// Nodes of a cluster, each with a runtime of its own, so that it can be ended at once.
+/// Nodes of a cluster, each with its own runtime, so that it can be ended abruptly.
 pub struct Sites {
     nodes: Vec<Option<Site>>,
     addresses: Vec<SocketAddr>,
@@ -478,7 +478,7 @@ impl Drop for Disks {
     }
 }
 
-/// Returns the content of a key that a node has on disk only.
+/// Returns the content of a key that a node has only on disk.
 fn on_disk(site: &Site, key: &Key) -> Option<Vec<u8>> {
     let store = &site.running.node.store;
     if store.is_in_memory(key) {

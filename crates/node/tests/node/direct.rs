@@ -1,6 +1,6 @@
-//! Plain requests for what is in memory are answered without hyper. Nothing may depend on that: the
-//! same random requests get the same replies, counts and lines in the log from a node that passes
-//! everything to hyper.
+//! Plain requests for responses in memory are answered without hyper. The result must not depend on
+//! that: the same random requests get the same replies, counts and log lines as from a node that
+//! passes everything to hyper.
 
 use crate::support::{Origin, Site, receive, response};
 use std::collections::BTreeMap;
@@ -116,7 +116,7 @@ const LAST: [&str; 6] = [
     "GET /fresh/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
 ];
 
-/// Returns the bytes of one connection, in the parts in which they are written.
+/// Returns the bytes of one connection, split into the parts in which they are written.
 fn connection(random: &mut Random) -> Vec<Vec<u8>> {
     let mut text = String::new();
     for _ in 0..random.below(9) {
@@ -155,7 +155,7 @@ fn connection(random: &mut Random) -> Vec<Vec<u8>> {
     parts
 }
 
-/// Returns the replies of the node, without the times at which hyper and the node replied.
+/// Returns the node's replies, without the times at which hyper and the node replied.
 fn replies(site: &Site, parts: &[Vec<u8>]) -> String {
     let mut stream = site.connect();
     stream.set_nodelay(true).expect("loopback works");

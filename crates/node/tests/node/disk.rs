@@ -1,4 +1,4 @@
-//! The disk tier behind a node.
+//! The disk tier of a node.
 
 use crate::support::{Origin, Site, response};
 use node::DiskConfig;
@@ -47,8 +47,8 @@ fn content(path: &str, length: usize) -> String {
     text
 }
 
-/// Returns an origin whose content has the length that is the last part of the path. It confirms
-/// its tag, and differs by the field Accept-Language below `/vary`.
+/// Returns an origin whose content is as long as the last part of the path says. It confirms its
+/// tag, and its content differs by the field Accept-Language below `/vary`.
 fn origin() -> Origin {
     Origin::start(|head, _, stream| {
         let path = head.split(' ').nth(1).unwrap_or_default();
@@ -71,7 +71,7 @@ fn origin() -> Origin {
     })
 }
 
-/// Fills the memory with other responses until those under some paths are on disk. Returns the
+/// Fills memory with other responses until the ones under some paths are on disk. Returns the
 /// number of the others.
 fn displace(site: &Site, paths: &[&str]) -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);

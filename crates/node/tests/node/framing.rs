@@ -17,7 +17,7 @@ fn hidden_requests_do_not_reach_the_origin() {
     }
 }
 
-/// Sends each shape behind a number of requests for what is stored.
+/// Sends each shape after a number of requests for stored responses.
 fn send_hidden_requests(is_direct: bool, before: usize) {
     let origin = Origin::plain(FRESH, "content");
     let site = Site::with(&origin, |config| config.is_direct = is_direct);

@@ -233,8 +233,8 @@ fn a_stored_part_is_not_sent_for_another_version() {
     assert_eq!(other.cache(), "fwd=partial; stored; ttl=60");
 }
 
-/// `no-cache="set-cookie"` forbids to use the field for other requests. The client whose request
-/// was forwarded did not get it either.
+/// Regression: `no-cache="set-cookie"` forbids using the field for other requests. The client whose
+/// request was forwarded did not get it either.
 #[test]
 fn fields_that_are_not_stored_reach_the_client_that_was_forwarded() {
     let origin = Origin::start(|head, number, stream| {
@@ -284,8 +284,8 @@ fn variants_are_stored_side_by_side() {
     assert_eq!(origin.heads().len(), 2);
 }
 
-/// Each personal response removed what was stored for all others, and the requests for it were sent
-/// to the origin one by one for two minutes.
+/// Regression: each personal response removed the one stored for everyone else, and for two
+/// minutes, requests for it were sent to the origin one by one.
 #[test]
 fn personal_responses_do_not_displace_those_for_everyone() {
     let origin = Origin::start(|head, _, stream| {

@@ -97,9 +97,9 @@ impl Origin {
         })
     }
 
-    /// Heads of all requests of nodes that were stopped. A request whose client did not wait for
-    /// the origin may have been sent, but not been read yet: connections are accepted in order, so
-    /// that all others have ended when one that came later is the only one.
+    /// Returns the heads of all requests from nodes that were stopped. A request whose client did
+    /// not wait for the origin may have been sent but not read yet. Connections are accepted in
+    /// order, so all others have ended once a later one is the only one left.
     pub fn settled_heads(&self) -> Vec<String> {
         let mut stream = TcpStream::connect(self.address).expect("loopback works");
         stream.set_read_timeout(Some(HANG)).expect("loopback works");
@@ -252,19 +252,19 @@ impl Site {
     }
 }
 
-/// Reply that a client has received.
+/// Reply as received by a client.
 #[derive(Debug)]
 pub struct Received {
     /// Status code; 0 if no reply came.
     pub status: u16,
     /// All received bytes as text.
     pub text: String,
-    /// Content, including chunk framing if there is any.
+    /// Content, including chunk framing, if any.
     pub content: String,
 }
 
 impl Received {
-    /// Returns the value of a field, empty if it is absent.
+    /// Returns the value of a field; empty if it is absent.
     pub fn field(&self, name: &str) -> &str {
         let head = self.text.split("\r\n\r\n").next().unwrap_or_default();
         let line = head

@@ -29,7 +29,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Creates an empty collector. `keeps_whole` requests the whole trace; `gap_ms` is that of the
+    /// Creates an empty collector. `keeps_whole` requests the whole trace; `gap_ms` comes from the
     /// rules ([`crate::Rules::gap_ms`]), if given.
     pub fn new(
         name: &str,
@@ -83,7 +83,7 @@ impl Collector {
     /// Returns the inputs.
     ///
     /// # Errors
-    /// A trace without requests, or one with TTLs that is too long for deadlines.
+    /// The trace has no requests, or it has TTLs and is too long for deadlines.
     pub fn finish(self) -> Result<Inputs, Error> {
         let empty = Error::Empty { trace: self.name };
         let Some(analysis) = self.analyzer.finish() else {

@@ -11,7 +11,8 @@ const LINES_MAX: usize = 6;
 const BARS_MAX: usize = 12;
 
 impl Advice {
-    /// Page with the statements, the numbers behind them, the policies side by side and the curves.
+    /// Returns a page with the statements, the numbers behind them, the policies side by side and
+    /// the curves.
     pub fn to_page(&self) -> Page {
         let mut page = Page::new(&format!("Advice: {}", self.trace));
         let unit = self.unit();

@@ -1,10 +1,10 @@
 //! Preference for a policy that is good on other traces, too.
 //!
-//! The policy with the fewest misses on one trace is often not the one with the fewest on the next
-//! day's requests: where many policies are compared, the best of them is partly best by chance. A
-//! policy whose misses are within a margin of the fewest is therefore chosen by its behaviour
-//! elsewhere: [`PREFERRED`] if it is among them, otherwise the one whose largest excess over the
-//! best policy is the smallest over the surveyed sizes.
+//! The policy with the fewest misses on one trace often does not have the fewest on the next day's
+//! requests: where many policies are compared, the best of them is partly best by chance. A policy
+//! whose misses are within a margin of the fewest is therefore chosen by its behaviour elsewhere:
+//! [`PREFERRED`] if it is among them, otherwise the one whose largest excess over the best policy
+//! is the smallest over the surveyed sizes.
 
 use crate::curve::Point;
 
@@ -13,8 +13,8 @@ use crate::curve::Point;
 pub(super) const PREFERRED: &str = "s3fifo-w";
 /// Smallest margin as a share of the fewest misses. It is wider if the bounds of a sample are.
 pub(super) const MARGIN: f64 = 0.02;
-/// Maximum factor by which the cache of the preferred policy may be larger, where the smallest
-/// cache that reaches a target is wanted.
+/// Maximum factor by which the preferred policy's cache may be larger, when the smallest cache that
+/// reaches a target is wanted.
 pub(super) const LARGER_MAX: f64 = 1.05;
 
 /// Miss ratio up to which other policies count as equal to this one.

@@ -30,7 +30,7 @@ const ENGINE_BYTES: u32 = 22;
 /// segments, and one free segment.
 const ENGINE_RESERVE: u64 = 16;
 
-/// Factor by which the bounds of a recommendation are wider than those of a point of a curve: three
+/// Factor by which the bounds of a recommendation are wider than those of a point on a curve: three
 /// standard errors instead of two. The reason is that the best of many policies and sizes is
 /// chosen, and random errors favour that one.
 const CHOSEN_WIDER: f64 = 1.5;
@@ -86,8 +86,8 @@ impl Survey {
         self.curves[policy].points.get(place)
     }
 
-    /// Largest excess of a policy's misses over those of the best policy at the same size, as a
-    /// share, over the sizes at which a sample is meaningful.
+    /// Returns the largest excess of a policy's misses over those of the best policy at the same
+    /// size, as a share, over the sizes at which a sample is meaningful.
     fn worst_excess(&self, policy: usize) -> f64 {
         let own = self.curves[policy].points.iter().enumerate();
         let excess = own.filter(|(_, own)| own.is_trusted).map(|(at, own)| {
@@ -106,8 +106,8 @@ impl Survey {
         nearest.expect("a survey has sizes")
     }
 
-    /// Returns the curves by name: that of the chosen policy, of LRU, and of the others, the fewest
-    /// misses near the chosen size first.
+    /// Returns the curves by name: that of the chosen policy, then LRU's, then the others, with the
+    /// fewest misses near the chosen size first.
     pub fn named(&self, evaluator: &Evaluator<'_>, chosen: &Choice) -> Vec<Named> {
         let size = self.nearest(chosen.point.capacity);
         let ratio = |policy: usize| self.at(policy, size).map_or(1.0, |point| point.miss_ratio);
@@ -195,7 +195,7 @@ impl Evaluator<'_> {
             .collect()
     }
 
-    /// Computes curves from the whole trace if it is available, else from the sample.
+    /// Computes curves from the whole trace if it is available, otherwise from the sample.
     pub fn curves(
         &self,
         rules: &Rules,
@@ -359,8 +359,8 @@ impl Evaluator<'_> {
         Some(from * (to / from).powf(share))
     }
 
-    /// Returns the better of the best choice so far and the smallest cache in which this policy
-    /// reaches the target.
+    /// Returns the better of two choices: the best so far, and the smallest cache in which this
+    /// policy reaches the target.
     fn better(
         &self,
         survey: &Survey,
@@ -462,8 +462,8 @@ impl Evaluator<'_> {
     }
 }
 
-/// Returns sizes around `size`, from which the slope of the curve is computed. They are as far
-/// apart as those of the survey.
+/// Returns sizes around `size` for computing the slope of the curve. They are as far apart as those
+/// of the survey.
 fn around(size: u64) -> Vec<u64> {
     let near = |factor: f64| ((size as f64 * factor).round() as u64).max(1);
     let mut sizes = vec![near(0.75), size, near(1.33)];

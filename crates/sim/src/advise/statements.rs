@@ -8,7 +8,7 @@ use crate::{Contestant, Error, Spec, Unit};
 use policy::any::PolicySpec;
 use units::show::{bytes, count, percent};
 
-/// Minimum saving that is mentioned, as a share of LRU's misses.
+/// Minimum saving worth mentioning, as a share of LRU's misses.
 const WORTH_IT: f64 = 0.005;
 /// Maximum number of other policies in one sentence.
 const OTHERS_MAX: usize = 8;
@@ -53,7 +53,7 @@ pub(super) fn certainty(is_exact: bool, ratio: Ratio) -> String {
     }
 }
 
-/// Statements about the choice and what it saves.
+/// Returns statements about the choice and its savings.
 pub(super) fn of_choice(
     evaluator: &Evaluator<'_>,
     survey: &Survey,

@@ -12,7 +12,7 @@ use units::show::{count, percent, span};
 /// Number of sizes on the curves without TTLs.
 const POINTS: usize = 24;
 const SMALLEST_SHARE: f64 = 0.001;
-/// A cache is large enough if its miss ratio is no more than this above that of an unlimited cache.
+/// A cache is large enough if its miss ratio exceeds that of an unlimited cache by at most this.
 const ENOUGH: f64 = 0.001;
 
 /// Adds the statements about TTLs and the curves without them, or the reason why there are none.

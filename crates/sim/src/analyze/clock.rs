@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Minimum length of a pause that is not part of the workload.
 const PAUSE_MS_MIN: u64 = 24 * 3600 * 1000;
-/// A pause is a jump if it is this many times as long as all time before it.
+/// A pause is a jump if it is at least this many times as long as all time before it.
 const PAUSE_FACTOR: u64 = 10;
 
 /// Irregularities of a trace's timestamps.

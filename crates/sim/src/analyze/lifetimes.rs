@@ -166,8 +166,8 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// Adds a request for a sampled object, whose size is still that before the request, and sets
-    /// its size.
+    /// Adds a request for a sampled object, whose size is still the one before the request, and
+    /// sets its size.
     #[inline]
     pub fn push(&mut self, object: &mut Object, request: &Request, now_ms: u64, weight: u64) {
         let lifetime = object.lifetime;

@@ -211,7 +211,7 @@ impl Objects {
     }
 
     /// Returns the index of a sampled object and whether it is new; `None` if it is not in the
-    /// sample. In a new object only key and hash are set.
+    /// sample. In a new object, only key and hash are set.
     #[inline]
     pub fn visit(&mut self, key: u64, hash: u64) -> Option<(usize, bool)> {
         if !self.is_sampled(hash) {

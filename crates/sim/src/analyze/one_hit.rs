@@ -1,11 +1,11 @@
-//! One-hit wonders of pieces of a trace: the share of the objects of a piece that the piece
-//! requests only once. During a piece, a cache should not keep these objects.
+//! One-hit wonders in pieces of a trace: the share of a piece's objects that it requests only once.
+//! During a piece, a cache should not keep these objects.
 //!
 //! The length of a piece is its number of distinct objects (Yang, "Designing Efficient and Scalable
-//! Key-value Cache Management Systems", CMU 2024, section 8.2). The number of objects of the whole
-//! trace is known only at its end. So pieces of every power of two are measured during the pass,
-//! one after the other, and the requested shares are interpolated on that curve. Long pieces are
-//! measured on a sample of the keys, with about [`SAMPLE`] objects per piece.
+//! Key-value Cache Management Systems", CMU 2024, section 8.2). The number of objects in the whole
+//! trace is known only at its end. Pieces of every power of two are therefore measured during the
+//! pass, one after the other, and the requested shares are interpolated on that curve. Long pieces
+//! are measured on a sample of the keys, with about [`SAMPLE`] objects per piece.
 
 use super::objects::HashMapOf;
 use serde::Serialize;
@@ -38,7 +38,7 @@ struct Level {
     weight_sum: f64,
 }
 
-/// Measures all piece lengths at once.
+/// Measures all piece lengths at the same time.
 pub(crate) struct OneHit {
     levels: Vec<Level>,
 }
@@ -184,7 +184,7 @@ mod tests {
     use std::collections::HashMap;
     use trace::{Random, Zipf};
 
-    /// Computes the share as it is defined: pieces from random starts, with every key counted.
+    /// Computes the share by its definition: pieces from random starts, with every key counted.
     fn naive(keys: &[u64], objects: usize, seed: u64) -> f64 {
         let mut random = Random::new(seed);
         let (mut sum, mut pieces) = (0.0, 0);

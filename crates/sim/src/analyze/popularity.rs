@@ -159,8 +159,8 @@ fn curve(counts: &[u32], head: &[TopObject], weight: f64) -> Vec<(f64, f64)> {
 }
 
 /// Fits a line by least squares through the logarithms, as the Twitter study does (Yang 2024,
-/// section 3.3.5). It is not the statistically best estimate of the exponent, but comparable with
-/// the study.
+/// section 3.3.5). This is not the statistically best estimate of the exponent, but it is
+/// comparable with the study.
 fn fit(curve: &[(f64, f64)]) -> Option<ZipfFit> {
     if curve.len() < 3 {
         return None;

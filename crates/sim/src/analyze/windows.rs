@@ -15,7 +15,7 @@ const FIRST_REQUESTS: u64 = 256;
 const LG_REGISTERS: u8 = 11;
 /// Number of size bins; bin n starts at 2^(n/2).
 pub(crate) const SIZE_BINS: usize = 65;
-/// Number of neighbours on each side of a window from which its usual rate is computed.
+/// Number of neighbours on each side of a window that determine its usual rate.
 const NEIGHBOURS: usize = 10;
 /// Minimum ratio of a window's requests to the usual number for a spike.
 const SPIKE: f64 = 1.5;

@@ -6,7 +6,7 @@ use super::scheme::Scheme;
 use edge::placement::Placement;
 
 /// Minimum share of the bytes missed by two copies that C2DN saves. The thesis reports 11 %;
-/// against NoRebal it reports only that there is a saving.
+/// against NoRebal, it reports only that there is a saving.
 const SAVED: f64 = 0.08;
 /// Maximum write imbalance of C2DN.
 const UNEVEN: f64 = 0.005;
@@ -99,7 +99,7 @@ fn undisturbed(findings: &Findings, servers: usize) -> Vec<Claim> {
     claims.into_iter().flatten().collect()
 }
 
-/// Checks the claims about the first window after the failure of a server: over all requests, which
+/// Checks the claims about the first window after a server's failure: over all requests, which
 /// section 5.5.3 seems to count, and over requests for objects of which the server kept a part, as
 /// in section 5.2.3.
 fn after_a_failure(findings: &Findings) -> Vec<Claim> {
@@ -135,7 +135,7 @@ fn after_a_failure(findings: &Findings) -> Vec<Claim> {
     claims.into_iter().flatten().collect()
 }
 
-/// Relative reduction; `None` if there is nothing to reduce.
+/// Returns the relative reduction; `None` if there is nothing to reduce.
 pub(super) fn saved(less: f64, more: f64) -> Option<f64> {
     (more > 0.0).then(|| 1.0 - less / more)
 }

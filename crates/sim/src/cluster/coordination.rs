@@ -31,14 +31,14 @@ pub enum EvictionOrder {
     /// The order of the eviction policy.
     #[default]
     Policy,
-    /// The order of a hash of the object, which is the same for all its chunks: see `ring.rs`.
+    /// The order of a hash of the object, which is the same for all its chunks; see `ring.rs`.
     Hash,
     /// Hash order, with servers that exchange the position of the furthest hand with every read and
     /// write.
     SharedHash,
 }
 
-/// How servers coordinate reads and evictions.
+/// Coordination of reads and evictions between servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Coordination {
     /// Notifications that are sent.

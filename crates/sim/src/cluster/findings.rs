@@ -26,7 +26,7 @@ pub struct RunRow {
 pub struct Failure {
     /// Redundancy scheme.
     pub scheme: String,
-    /// Number of servers that failed at once.
+    /// Number of servers that failed at the same time.
     pub down: usize,
     /// Relative increase of misses in each window after the failure, as a mean over runs in which
     /// different servers fail. `None` where nothing is missed without the failure. Empty if the
@@ -36,8 +36,8 @@ pub struct Failure {
     pub first_range: Option<(f64, f64)>,
     /// Misses in the first window without the failure.
     pub first_missed: u64,
-    /// Relative increase of misses in the first window, over all runs. Only objects of which the
-    /// failed servers kept a part are counted.
+    /// Relative increase of misses in the first window, over all runs, counting only objects of
+    /// which the failed servers kept a part.
     pub first_affected_rise: Option<f64>,
     /// Misses of the objects in `first_affected_rise` in the same window of runs without the
     /// failure, over all runs.

@@ -4,7 +4,7 @@ use super::scheme::Scheme;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Shares of the requests at which [`Latencies`] has a time.
+/// Shares of the requests for which [`Latencies`] has a time.
 pub const LATENCY_SHARES: [f64; 12] = [
     0.01, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0,
 ];
@@ -25,7 +25,7 @@ pub struct Latencies {
     /// clients. Each stripe of an object is assumed to request as much as the first. Bytes between
     /// servers and bytes read do not include them.
     pub hedged: f64,
-    /// Share of the reads of chunks that requested parity in place of late ones.
+    /// Share of chunk reads that requested parity in place of late chunks.
     pub hedged_reads: f64,
     /// Share of the reads of chunks that were decoded, because data was missing or late.
     pub decoded_reads: f64,
@@ -44,7 +44,7 @@ pub struct Window {
     pub bytes: u64,
     /// Bytes sent by the origin.
     pub origin_bytes: u64,
-    /// Objects of which a part was held at the end of the window.
+    /// Number of objects of which a part was held at the end of the window.
     pub held: u64,
     /// Held objects that would not survive the loss of a server.
     pub unprotected: u64,
@@ -102,8 +102,8 @@ pub struct RunResult {
     pub memory_hits: u64,
     /// Requests answered from another server's disk.
     pub peer_hits: u64,
-    /// Requests answered from chunks of which data chunks were missing. Decoding because of late
-    /// chunks is counted in [`Latencies`].
+    /// Requests answered from chunks with some data chunks missing. Decoding because of late chunks
+    /// is counted in [`Latencies`].
     pub decoded_hits: u64,
     /// Requests that came while every server was down.
     pub unserved: u64,
@@ -185,13 +185,13 @@ impl RunResult {
         ratio(self.between_bytes, self.total.bytes)
     }
 
-    /// Bytes of parity requested in place of late chunks relative to the bytes requested, which
+    /// Bytes of parity requested in place of late chunks, relative to the bytes requested, which
     /// [`RunResult::between`] does not include; `None` without latencies.
     pub fn hedged(&self) -> Option<f64> {
         self.latencies.as_ref().map(|latencies| latencies.hedged)
     }
 
-    /// Misses in the watched interval of objects of which one of these servers kept a part when it
+    /// Misses in the watched interval for objects of which one of these servers kept a part when it
     /// began.
     pub fn missed_of(&self, servers: &[u16]) -> u64 {
         let own = self.missed_by_row.iter();

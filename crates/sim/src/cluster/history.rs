@@ -1,14 +1,14 @@
 //! Versions of the cluster map, flattened, and the servers that may hold a bucket's objects.
 //!
-//! As many versions are kept as [`edge::MapHistory`] keeps. A request that misses on the servers of
-//! the newest map probes those of the older ones, newest first. The lists are merged once per
-//! change of the map and not once per request.
+//! The same number of versions is kept as in [`edge::MapHistory`]. A request that misses on the
+//! servers of the newest map probes those of the older ones, newest first. The lists are merged
+//! once per change of the map instead of once per request.
 
 use super::places::{NONE, Places, ServerList};
 use edge::OLDER_MAPS_MAX;
 use std::collections::VecDeque;
 
-/// Servers of the older maps by bucket, those of the newest map excluded.
+/// Servers of the older maps by bucket, without those of the newest map.
 #[derive(Default)]
 struct OlderServers {
     /// Index of each bucket's first server, and at the end the number of all.

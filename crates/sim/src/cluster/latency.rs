@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Hedging: a chunk is late if it has not arrived after 1.2 × the time to the first chunk, but
-//! never before the p95 latency of a peer. One parity chunk is requested for each late chunk, as
-//! far as there are any. Only the first stripe of an object is drawn; the other stripes request as
-//! much parity and add no delay.
+//! never before a peer's p95 latency. One parity chunk is requested for each late chunk, while any
+//! are left. Only the first stripe of an object is drawn; the other stripes request the same amount
+//! of parity and add no delay.
 //!
 //! There are no queues, so load adds no latency. The first byte of a coded object is sent when K
 //! first sub-chunks have arrived; the rest is streamed. A partial hit waits for the origin, which
@@ -95,8 +95,8 @@ fn disk_ms(random: &mut Random) -> f64 {
     }
 }
 
-/// Draws the latency of a request of which the origin sends `origin_bytes`. `data` is the number of
-/// chunks that restore the object.
+/// Draws the latency of a request for which the origin sends `origin_bytes`. `data` is the number
+/// of chunks that restore the object.
 fn timing(
     source: Source,
     size: u32,
@@ -138,9 +138,9 @@ fn timing(
     }
 }
 
-/// Draws when the first sub-chunks of any `data` chunks have arrived. Returns that time, the number
-/// of parity chunks requested in place of late ones, and whether a parity chunk arrived before a
-/// late one.
+/// Draws the time when the first sub-chunks of any `data` chunks have arrived. Returns that time,
+/// the number of parity chunks requested in place of late ones, and whether a parity chunk arrived
+/// before a late one.
 fn chunks_ms(data: usize, spare: usize, sub_chunk: f64, random: &mut Random) -> (f64, usize, bool) {
     let peer_ms = PEER_MS + sub_chunk / PEER_SPEED;
     let mut arrival = |index: usize| {
@@ -172,8 +172,8 @@ pub(super) struct LatencyRecorder {
     histograms: [Histogram<u32>; 4],
     /// Bytes of parity requested in place of late chunks, and bytes requested by clients.
     hedged: (f64, f64),
-    /// Requests answered by chunks; those of them that requested parity in place of late chunks;
-    /// and those that were decoded.
+    /// Requests answered by chunks; how many of them requested parity in place of late chunks; and
+    /// how many were decoded.
     coded: (u64, u64, u64),
     seed: u64,
 }

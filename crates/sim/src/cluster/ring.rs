@@ -6,9 +6,9 @@
 //! servers receive equal write loads, their hands advance at equal speed and reach the chunks of an
 //! object at about the same time.
 //!
-//! Optionally servers share the position of the furthest hand. A server that is behind first
+//! Optionally, servers share the position of the furthest hand. A server that is behind first
 //! catches up and evicts what the others have evicted, even if that leaves space unused. The
-//! position is one number, sent with every read and write between two servers in both directions.
+//! position is one number, sent in both directions with every read and write between two servers.
 //! Servers that exchange no data do not learn each other's positions.
 
 use super::tier::Tier;
@@ -47,7 +47,7 @@ pub(super) struct Ring<'t> {
     /// One bit per position: whether the object there is held, and whether it is marked.
     held: Vec<u64>,
     marked: Vec<u64>,
-    /// Positions that the hand has advanced since the start.
+    /// Number of positions that the hand has advanced since the start.
     hand: u64,
     /// Furthest hand known, this cache's own included; `None` if servers do not share positions.
     furthest: Option<u64>,

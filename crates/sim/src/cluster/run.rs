@@ -86,9 +86,9 @@ pub struct Setup {
     pub memory_share: f64,
     /// Coordination between servers.
     pub coordination: Coordination,
-    /// Interval in which misses are counted by the servers that keep the object, in milliseconds.
+    /// Interval in milliseconds in which misses are counted by the servers that keep the object.
     pub watched: Range<u64>,
-    /// Outages; those of servers that the cluster does not have are ignored.
+    /// Outages; any of servers that the cluster does not have are ignored.
     pub outages: Arc<[Outage]>,
     /// Number of requests to replay.
     pub until: usize,
@@ -145,8 +145,8 @@ pub fn check_sizes(columns: &Columns) -> Result<(), Error> {
 /// Checks that a run is possible, before any work is done.
 ///
 /// # Errors
-/// A trace without sizes, too few servers, a server without capacity, no bucket, a policy that
-/// needs the future, or more memory than allowed.
+/// The trace has no sizes, there are too few servers, a server has no capacity, there is no bucket,
+/// a policy needs the future, or more memory is needed than allowed.
 pub fn check(columns: &Columns, rules: &ClusterRules, setup: &Setup) -> Result<(), Error> {
     let bad = |problem: String| Err(Error::Cluster { problem });
     let servers = setup.weights.len();
@@ -209,8 +209,8 @@ pub fn check(columns: &Columns, rules: &ClusterRules, setup: &Setup) -> Result<(
     Ok(())
 }
 
-/// Returns the estimated maximum bytes of a run: those of policies and chunk numbers, for each
-/// server and object, and those of data that servers share, for each object.
+/// Returns an estimate of the maximum memory of a run in bytes: policies and chunk numbers for each
+/// server and object, and shared data for each object.
 pub(super) fn bytes_needed(columns: &Columns, setup: &Setup) -> u64 {
     let by_policy = |policy: &PolicySpec| policy.visit(BytesPerObject(&crate::Rules::default()));
     let memory = match setup.memory_share > 0.0 {
@@ -266,7 +266,7 @@ fn disks<'t>(setup: &Setup, weights: &'t [u32], seed: u64) -> Vec<Box<dyn Tier +
 /// Replays the trace through a cluster; `done` counts requests.
 ///
 /// # Errors
-/// Those of [`check`].
+/// Returns the errors of [`check`].
 pub fn run(
     columns: &Columns,
     rules: &ClusterRules,

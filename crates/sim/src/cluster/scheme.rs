@@ -1,4 +1,4 @@
-//! Redundancy schemes: whole copies, or chunks of which some may be missing.
+//! Redundancy schemes: whole copies, or chunks, some of which may be missing.
 
 use edge::placement::Placement;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 /// Maximum number of chunks or copies of an object.
 pub const PARTS_MAX: usize = 16;
-/// Hits after which an object gets a second copy under [`Scheme::Popular`].
+/// Number of hits after which an object gets a second copy under [`Scheme::Popular`].
 pub const POPULAR_AT: u8 = 3;
 
-/// How the parts of an object are stored.
+/// Form in which the parts of an object are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// This many whole copies, on consecutive servers of the ring.

@@ -1,11 +1,11 @@
-//! Servers of a cluster: where a request looks, what is read, written and evicted.
+//! Servers of a cluster: where a request looks, and what is read, written and evicted.
 //!
 //! ```text
 //! lead's memory ── lead's disk ── other servers of the map ── servers of older maps ── origin
 //!                    └ a copy, or K chunks: the data chunks first, parity for missing ones
 //! ```
 //!
-//! - A part that a server should have and lacks is written there when a request looks for it
+//! - A part that a server should have but lacks is written there when a request looks for it
 //!   (repair). A server that is not probed is not repaired: parity is probed only if data is
 //!   missing.
 //! - If too few chunks are left, only the missing ones are fetched from the origin.
@@ -545,7 +545,8 @@ impl<'t> Servers<'t> {
         written
     }
 
-    /// Sends the furthest hand that one server knows of with the data that it sends to another.
+    /// Sends the furthest hand that one server knows of, together with the data that it sends to
+    /// another.
     fn send_hand(&mut self, from: u16, to: u16) {
         if let Some(hand) = self.disks[usize::from(from)].furthest_hand() {
             self.disks[usize::from(to)].receive_hand(hand);

@@ -80,8 +80,8 @@ struct Planned {
 }
 
 impl Study {
-    /// Makes all runs, `jobs` at a time; `done` counts requests. The results do not depend on
-    /// `jobs`, except for the speed.
+    /// Makes all runs, `jobs` at a time; `done` counts requests. Apart from speed, the results do
+    /// not depend on `jobs`.
     ///
     /// # Errors
     /// A run that is not possible: see [`check`].

@@ -1,6 +1,7 @@
 //! One server's disk or memory: a cache shard under any policy, sized in bytes.
 //!
-//! It is used through a trait object, so that the cluster is compiled once and not once per policy.
+//! It is used through a trait object, so that the cluster is compiled only once instead of once per
+//! policy.
 
 use crate::dense::{Dense, Fixed, OWNER, hash_of};
 use crate::never::Never;
@@ -30,7 +31,7 @@ pub(super) trait Tier {
     fn furthest_hand(&self) -> Option<u64> {
         None
     }
-    /// Receives the furthest hand that another server knows.
+    /// Receives the furthest hand known to another server.
     fn receive_hand(&mut self, _: u64) {}
     /// Panics if the state is inconsistent. Checks every object.
     fn check(&mut self);

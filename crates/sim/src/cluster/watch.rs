@@ -1,8 +1,8 @@
 //! Misses in an interval, by the servers that kept parts of the missed objects when it began.
 //!
-//! A failed server affects all objects of which it kept a part, whichever server receives their
-//! requests. With K + P chunks per object these are a larger share of the requests than with two
-//! copies.
+//! A failed server affects all objects of which it kept a part, regardless of which server receives
+//! their requests. With K + P chunks per object, these are a larger share of the requests than with
+//! two copies.
 
 use super::history::row_of;
 use super::places::{NONE, Places};
@@ -24,8 +24,8 @@ impl MissTracker {
         self.missed[usize::from(is_coded)][bucket as usize] += 1;
     }
 
-    /// Returns groups of servers, with the misses of the objects of which they kept the parts.
-    /// Groups without misses are left out.
+    /// Returns groups of servers, with the misses for objects whose parts they kept. Groups without
+    /// misses are left out.
     pub(super) fn found(&self) -> Vec<(Vec<u16>, u64)> {
         let mut found = Vec::new();
         for is_coded in [false, true] {

@@ -2,10 +2,10 @@
 //!
 //! By chance, a uniform sample of the objects has too many or too few of the popular ones, which
 //! receive most of the requests. Its own miss ratio is therefore far off. SHARDS corrects the total
-//! number of requests. Here each class of popularity is corrected separately (post-stratification:
+//! number of requests. Here, each class of popularity is corrected separately (post-stratification:
 //! Holt, Smith, "Post stratification", J. R. Stat. Soc. A 142(1), 1979): the sample gives the miss
 //! ratio of objects with n requests, and a count over all objects gives the number of such
-//! requests. On the open traces this divides the error by two to four, and by up to ten where few
+//! requests. On the open traces, this divides the error by two to four, and by up to ten where few
 //! objects receive most of the requests.
 
 use crate::Columns;
@@ -13,7 +13,7 @@ use trace::Random;
 
 /// Number of popularity classes, two for each power of two of requests.
 const CLASSES: usize = 64;
-/// Number of resamples from which a standard error is computed.
+/// Number of resamples for computing a standard error.
 const RESAMPLES: usize = 64;
 
 /// Requests and bytes of the whole trace by popularity class.
@@ -150,8 +150,8 @@ fn ratio(whole: &[f64; CLASSES], sums: &[Sums; CLASSES]) -> f64 {
     ((missed + waiting * last) / total.max(1.0)).clamp(0.0, 1.0)
 }
 
-/// Draws from the Poisson distribution of mean 1: how often an object is drawn when as many objects
-/// are drawn with replacement as there are.
+/// Draws from the Poisson distribution with mean 1: how often an object is drawn when n objects are
+/// drawn with replacement from n.
 fn poisson(random: &mut Random) -> u8 {
     let mut rest = random.fraction();
     let mut chance = (-1f64).exp();

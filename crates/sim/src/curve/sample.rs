@@ -5,9 +5,9 @@
 //! their first requests, by their [`place`] in a shuffled order that takes an equal share of every
 //! stretch. Objects that are requested together mostly have their first requests together, above
 //! all in a loop or a scan. The sample thus has the same share of each loop, where a hash could
-//! take a tenth more by chance, and the curve drops at the same size as that of the whole trace.
-//! Objects after the first million are sampled by hash, because recognizing new ones would need
-//! memory for all.
+//! take a tenth more by chance, and the curve drops at the same size as the whole trace's. Objects
+//! after the first million are sampled by hash, because recognizing new ones would need memory for
+//! all.
 
 use super::estimate::{Ratios, Replayed, Strata};
 use super::{Curve, Point, configurations_that_fit};
@@ -34,7 +34,8 @@ const DIGIT_BITS: u32 = 4;
 const TRUSTED_OBJECTS: f64 = 32.0;
 /// Minimum size of the scaled cache as a multiple of the largest object.
 const TRUSTED_LARGEST: u64 = 4;
-/// Minimum size of a scaled engine; below it there are too few segments to behave like a large one.
+/// Minimum size of a scaled engine. Below it, there are too few segments to behave like a large
+/// engine.
 const ENGINE_TRUSTED: u64 = 64 * segment::SEGMENT_BYTES_MIN as u64;
 
 /// Parameters of a sample.
@@ -108,7 +109,7 @@ pub struct Sampler {
     keys: HashSet<u64>,
     requests: Vec<Request>,
     counts: SampledMap<Count>,
-    /// Positions of the objects sampled in order; present once further objects are sampled by hash.
+    /// Positions of the objects sampled in order; set once further objects are sampled by hash.
     ordered: Option<SampledMap<u32>>,
     total: u64,
     options: Interning,
@@ -203,7 +204,7 @@ impl Sampler {
         ordered.unwrap_or_else(|| place_of_key(key, self.sampling.seed))
     }
 
-    /// Checks that the sample may take twice its present memory.
+    /// Checks that the sample may take twice its current memory.
     fn check_memory(&self) -> Result<(), Error> {
         let needed = (2 * self.requests.len() * size_of::<Request>()) as u64;
         if needed <= self.options.memory_limit {
@@ -229,7 +230,7 @@ impl Sampler {
     /// Returns the sample.
     ///
     /// # Errors
-    /// Those of [`Interner`]; a trace without requests.
+    /// Returns the errors of [`Interner`], and an error for a trace without requests.
     pub fn finish(mut self) -> Result<Sample, Error> {
         let wanted = self.sampling.objects as f64 / self.keys.len().max(1) as f64;
         if wanted < 1.0 && self.share > self.sampling.rate {

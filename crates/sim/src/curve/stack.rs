@@ -1,16 +1,16 @@
 //! Exact miss counts of LRU for every size in one pass: the stack algorithm.
 //!
-//! LRU keeps objects on a stack ordered by last access, and a cache holds the top of the stack as
-//! far as it has room. A request therefore hits in every cache that is at least as large as the
-//! *stack distance*: the weight of the distinct objects requested since the object's last request,
-//! plus its own (Mattson, Gecsei, Slutz, Traiger, "Evaluation techniques for storage hierarchies",
-//! IBM Systems Journal 9(2), 1970). The weights are summed in a Fenwick tree over the times of last
+//! LRU keeps objects on a stack ordered by last access, and a cache holds the top of the stack, as
+//! much as fits. A request therefore hits in every cache that is at least as large as the *stack
+//! distance*: the weight of the distinct objects requested since the object's last request, plus
+//! its own (Mattson, Gecsei, Slutz, Traiger, "Evaluation techniques for storage hierarchies", IBM
+//! Systems Journal 9(2), 1970). The weights are summed in a Fenwick tree over the times of last
 //! access (Fenwick, "A new data structure for cumulative frequency tables", Software: Practice and
 //! Experience 24(3), 1994).
 //!
-//! The property that a larger cache holds all objects of a smaller one does not hold if entries
-//! expire or are deleted, or below the size of the largest object, which such a cache rejects. The
-//! caller simulates these sizes one by one.
+//! A larger cache does not always hold all objects of a smaller one if entries expire or are
+//! deleted, or below the size of the largest object, which such a cache rejects. The caller
+//! simulates these sizes one by one.
 
 use crate::Columns;
 

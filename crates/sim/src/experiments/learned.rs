@@ -79,7 +79,7 @@ pub struct Options {
     pub units: Vec<Unit>,
     /// Values of each knob, in the order of [`KNOBS`].
     pub knobs: [Vec<String>; KNOBS.len()],
-    /// Number of replays from which the median CPU time is taken.
+    /// Number of replays over which the median CPU time is taken.
     pub repeats: usize,
     /// Seed of all random decisions.
     pub seed: u64,

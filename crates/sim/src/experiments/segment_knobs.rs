@@ -1,17 +1,18 @@
 //! Comparison of the segment engine's parts and parameters, simulated in the trace's own time.
 //!
 //! Each [`Study`] compares caches with its first one, at several sizes and with several mixes of
-//! lifetimes. A policy's entries carry the metadata that they have in the server it represents, so
-//! that its sizes are comparable with those of the engine, which count all memory.
+//! lifetimes. A policy's entries include the metadata that they have in the server it represents,
+//! so that its sizes are comparable with those of the engine, which count all memory.
 
 use crate::{Columns, Configuration, Contestant, Error, Rules, Unit, segments, sweep};
 use report::{Column, Page, Table};
 use serde::Serialize;
 use std::sync::atomic::AtomicU64;
 
-/// Bytes beside key and value in memcached: 48 of header, 8 of cas.
+/// Bytes in memcached in addition to key and value: 48 for the header, 8 for the CAS number.
 const MEMCACHED_BYTES: u32 = 56;
-/// Bytes beside key and value in our slab engine: 4 of header, 9 of table, rounding.
+/// Bytes in our slab engine in addition to key and value: 4 for the header, 9 for the table, and
+/// rounding.
 const SLAB_BYTES: u32 = 17;
 /// Further bytes of an entry with a deadline in our slab engine.
 const SLAB_DEADLINE_BYTES: u32 = 13;

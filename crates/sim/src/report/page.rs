@@ -193,7 +193,7 @@ fn flash(rows: &[&Row]) -> Plot {
     )
 }
 
-/// Plots of what explains the miss ratios at one size.
+/// Adds plots that explain the miss ratios at one size.
 fn explain(section: &mut Section, rows: &[&Row], size: &str) {
     let explained = || {
         rows.iter()

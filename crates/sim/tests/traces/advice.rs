@@ -1,4 +1,4 @@
-//! Advice on the open traces: what it predicts for its recommendation, against full simulation.
+//! Advice on the open traces: predictions for its recommendation, compared with full simulation.
 //! Parts of names in `MAYFLY_TRACES`, separated by commas, choose traces (`./test --full` runs all,
 //! in release mode).
 

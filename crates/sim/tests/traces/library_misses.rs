@@ -1,5 +1,5 @@
-//! Miss ratios of the library beside those of the simulator, with the same policy and size: both
-//! are hosts of one implementation, so that the ratios agree.
+//! Miss ratios of the library compared with those of the simulator, for the same policy and size.
+//! Both are hosts of one implementation, so the ratios must agree.
 //!
 //! The library has one shard here, and hashes keys as the simulator does, because filters, ghosts
 //! and sketches depend on hashes.
@@ -15,8 +15,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use trace::{Generator, GeneratorOptions, PatternMix};
 
-/// Policies of every kind of hit. `hyperbolic` is not among them: it counts requests, of which
-/// readers without locks would all have to write one line; in the library it counts insertions.
+/// Policies for every kind of hit. `hyperbolic` is not among them: it counts requests in one line
+/// that all lock-free readers would have to write; in the library it counts insertions.
 const POLICIES: [&str; 22] = [
     "fifo",
     "sieve",
@@ -43,7 +43,8 @@ const POLICIES: [&str; 22] = [
 ];
 /// Largest difference of two miss ratios.
 const ALLOWED: f64 = 0.0001;
-/// The same for policies that sample positions, which the two hosts number differently.
+/// Like [`ALLOWED`], for policies that sample positions, which the two hosts number
+/// differently.
 const ALLOWED_SAMPLED: f64 = 0.005;
 const SAMPLED: [&str; 2] = ["sampled-lru", "lhd"];
 
@@ -111,7 +112,7 @@ fn in_library(policy: &str, capacity: u64, keys: &[u64], has_expiry: bool) -> f6
     misses as f64 / keys.len() as f64
 }
 
-/// The same for the variant for one thread.
+/// Returns the miss ratio of the single-threaded variant.
 fn in_unsync(policy: &str, capacity: u64, keys: &[u64]) -> f64 {
     let clock = ManualClock::new();
     let settings = library::unsync::Settings {

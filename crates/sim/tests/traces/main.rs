@@ -1,4 +1,4 @@
-//! The simulator on the open traces, and beside the library.
+//! The simulator on the open traces, alone and compared with the library.
 //!
 //! The traces and the reference stand outside of the repository, in `../shared`; without them their
 //! tests are ignored. They take the small traces, and all with `MAYFLY_TRACES=all`.

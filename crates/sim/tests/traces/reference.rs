@@ -1,6 +1,6 @@
-//! Miss ratios on real traces beside those of the reference simulator, through the trace's readers.
-//! It runs the small traces and the policies that must agree exactly; how close the others are, and
-//! why, is tested where the policies are.
+//! Miss ratios on real traces compared with those of the reference simulator, through the trace's
+//! readers. It runs the small traces and the policies that must agree exactly. The tests of the
+//! policies show how close the others are, and why.
 
 use sim::Spec;
 use sim::{Columns, Configuration, Interner, Interning, Rules, Unit, sweep};

@@ -1,5 +1,5 @@
-//! Curves of samples beside the exact ones, on the open traces: a table in Markdown, and a bound.
-//! `MAYFLY_TRACES=all cargo test --release -p mayfly-sim --test traces samples` prints all.
+//! Curves of samples compared with the exact ones on the open traces: a table in Markdown, and a
+//! bound. `MAYFLY_TRACES=all cargo test --release -p mayfly-sim --test traces samples` prints all.
 
 use sim::Spec;
 use sim::curve::{Curve, Sampler, Sampling, exact};

@@ -75,7 +75,7 @@ impl<T: Number> Column<T> {
         self.values.capacity() * size_of::<T>()
     }
 
-    /// Frees what was reserved for more rows.
+    /// Frees memory reserved for more rows.
     pub fn shrink(&mut self) {
         self.values.shrink_to_fit();
     }
@@ -105,7 +105,7 @@ pub struct ShortTtl(u32);
 impl ShortTtl {
     const SECONDS: u32 = 1 << 31;
 
-    /// Rounds a duration in milliseconds up to what is represented, at most 68 years.
+    /// Rounds a duration in milliseconds up to a representable one, at most 68 years.
     #[inline]
     pub fn of_ms(ms: u64) -> Self {
         if ms < u64::from(Self::SECONDS) {
@@ -168,7 +168,7 @@ impl Gaps {
         }
     }
 
-    /// Creates a column from its first values, all of which fit 32 bits.
+    /// Creates a column from its first values, all of which fit in 32 bits.
     pub(super) fn of_short(values: Vec<u32>) -> Self {
         let long = values
             .iter()

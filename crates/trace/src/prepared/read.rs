@@ -1,6 +1,6 @@
 //! Reads the file of a prepared trace.
 //!
-//! Memory grows with the bytes that arrive, not with what a header promises: the ids are read
+//! Memory grows with the bytes that arrive, regardless of what a header promises: the ids are read
 //! first, and no other column has more rows.
 
 use super::column::{Column, Gaps, Number, ShortTtl};
@@ -20,9 +20,9 @@ const RESERVED_MAX: usize = 1 << 24;
 
 /// Reason why a file was refused.
 pub(crate) enum Unreadable {
-    /// It is malformed or cannot be read.
+    /// The file is malformed or cannot be read.
     Fault(Fault),
-    /// It takes more memory than allowed; the text says how much.
+    /// The file takes more memory than allowed; the text says how much.
     TooLarge(String),
 }
 
@@ -265,7 +265,7 @@ impl Section {
         Err(refused(start, expected, known.to_string()))
     }
 
-    /// Reads gaps. Only those that do not fit 32 bits are kept as such.
+    /// Reads gaps. Only the gaps that do not fit in 32 bits are kept in full.
     fn gaps<R: Read>(
         &self,
         bytes: &mut Bytes<'_, R>,

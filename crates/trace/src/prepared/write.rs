@@ -8,10 +8,11 @@ use std::io;
 /// Bytes encoded at a time.
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// Takes the bytes of the file in order.
+/// Sink for the bytes of the file, in order.
 type Sink<'s> = dyn FnMut(&[u8]) -> io::Result<()> + 's;
 
-/// Writes the file. Columns are encoded twice: for the checksums in the table, and to be written.
+/// Writes the file. Columns are encoded twice: once for the checksums in the table, and once for
+/// writing.
 pub(super) fn write(prepared: &Prepared, sink: &mut Sink<'_>) -> io::Result<()> {
     let sections = sections(prepared);
     let mut head = Vec::with_capacity(HEADER_BYTES + sections.len() * SECTION_BYTES);

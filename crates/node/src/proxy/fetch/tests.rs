@@ -136,8 +136,8 @@ fn content_that_is_not_as_long_as_announced_is_not_stored() {
     }
 }
 
-/// Regression: after a fetch failed, each client that had waited for it began a fetch of its own,
-/// and waited again.
+/// Regression: after a fetch failed, each client that had waited for it began its own fetch and
+/// waited again.
 #[test]
 fn a_request_that_waits_for_a_fetch_that_fails_is_answered_with_the_stale_response() {
     let (runtime, node) = (runtime(), node());

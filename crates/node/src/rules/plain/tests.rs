@@ -121,7 +121,7 @@ fn every_beginning_of_a_head_is_partial() {
     }
 }
 
-/// What hyper makes of a head: the same parser, then the types of the crate `http`.
+/// Returns hyper's result for a head: the same parser, then the types of the crate `http`.
 fn parsed(bytes: &[u8]) -> Option<(Request<()>, usize)> {
     let mut fields = [httparse::EMPTY_HEADER; 100];
     let mut head = httparse::Request::new(&mut fields);

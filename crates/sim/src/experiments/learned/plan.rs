@@ -16,8 +16,8 @@ use std::time::Duration;
 pub(super) const BASE: &str = "fifo";
 /// The learning policy whose features are shown.
 pub(super) const LEARNER: &str = "gl-cache:e";
-/// The learning policy of the parameter studies. It always evicts by its model, even if that
-/// increases misses, as the source's does.
+/// The learning policy of the parameter studies. Like the source's, it always evicts by its model,
+/// even if that increases misses.
 pub(super) const FOLLOWER: &str = "gl-cache:e:way=model";
 /// Days of a week-long trace that are not counted, for the source's figures 6.17 and 6.8.
 const WARM_UPS: [u64; 2] = [1, 3];
@@ -25,8 +25,8 @@ const WEEK: u64 = 7;
 /// Milliseconds between the requests of a trace without times.
 const GAP_MS: f64 = 1.0;
 
-/// Features that the models of figure 6.12 are given. Each step adds its features to those of the
-/// steps before.
+/// Features available to the models of figure 6.12. Each step adds its features to those of the
+/// previous steps.
 const FEATURE_STEPS: [(&str, &[&str]); 4] = [
     (
         "frequency",
@@ -55,7 +55,7 @@ pub const KNOBS: [(&str, &str); 7] = [
 ];
 
 impl Planned {
-    /// Returns the replay that this one is compared with, if there is one.
+    /// Returns the replay that this one is compared with, if any.
     pub(super) fn base(&self) -> Option<Replay> {
         (self.study != Study::Round(Round::Engine)).then(|| Replay {
             cache: BASE.into(),
@@ -253,7 +253,7 @@ fn middle(mut times: Vec<Duration>) -> Duration {
     times[(times.len() - 1) / 2]
 }
 
-/// A size of cache on a trace, for which rows are planned.
+/// A cache size on a trace, for which rows are planned.
 struct At<'a> {
     options: &'a Options,
     requests: u64,

@@ -132,7 +132,7 @@ pub struct Learning {
 }
 
 impl Row {
-    /// The row of a replay, compared with that of FIFO.
+    /// Creates the row of a replay, compared with FIFO's.
     pub(super) fn of(
         planned: &Planned,
         trace: &str,
