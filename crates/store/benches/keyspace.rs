@@ -1,6 +1,6 @@
-//! Nanoseconds of processor time of a get and a set in the keyspace alone, as a worker with one
-//! data thread does them: all shards locked once for a batch of 32 keys, with and without
-//! prefetching. `cargo bench -p mayfly-store [-- KEYS]`; as a test it runs with few keys.
+//! Nanoseconds of processor time for a get and a set in the keyspace alone, as done by a worker
+//! with one data thread: all shards locked once for a batch of 32 keys, with and without
+//! prefetching. `cargo bench -p mayfly-store [-- KEYS]`; run as a test, it uses few keys.
 
 #![expect(
     clippy::disallowed_methods,

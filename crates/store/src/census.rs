@@ -1,4 +1,4 @@
-//! Facts about the keyspace: each by itself, which locks every shard once, or all together in a
+//! Facts about the keyspace: each separately, which locks every shard once, or all together in a
 //! [`Census`], one shard at a time, so that the caller can serve requests in between.
 //!
 //! Counts are exact. TTLs and sizes are estimated from a sample of the entries of each shard.
@@ -13,18 +13,18 @@ use policy::{ExpiryIndex, Facts, Tick};
 
 /// Number of bins of a histogram of remaining TTLs.
 pub const TTL_BINS: usize = 40;
-/// Number of entries of a shard and database whose TTLs are read for a mean.
+/// Number of entries per shard and database whose TTLs are read for a mean.
 const MEAN_SAMPLE: usize = 64;
-/// Number of entries of a shard and database whose TTLs are read for a histogram.
+/// Number of entries per shard and database whose TTLs are read for a histogram.
 const HISTOGRAM_SAMPLE: usize = 256;
-/// Number of entries of a database whose TTLs are read for a census, in all shards together.
+/// Number of entries per database, over all shards, whose TTLs are read for a census.
 const CENSUS_TTLS: usize = 256;
-/// Number of entries of a database whose sizes are read for a census, in all shards together.
+/// Number of entries per database, over all shards, whose sizes are read for a census.
 const CENSUS_SIZES: usize = 256;
 /// Minimum number of entries that a census reads in each shard and database.
 const CENSUS_MIN: usize = 4;
 
-/// Sums about one database, of which the mean TTL is not divided yet.
+/// Sums over one database, with the mean TTL not yet divided.
 #[derive(Clone, Copy, Debug, Default)]
 struct DbSums {
     facts: DbFacts,
@@ -177,7 +177,7 @@ impl Census {
         self.ttls.rounded()
     }
 
-    /// Returns the histograms of the sizes of values in all databases.
+    /// Returns histograms of value sizes in all databases.
     pub fn size_histograms(&self) -> SizeHistograms {
         self.sizes.rounded()
     }
@@ -218,7 +218,7 @@ impl Keyspace {
         census.shards_visited < count
     }
 
-    /// Returns the sum of the counters of all shards.
+    /// Returns the counters summed over all shards.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         for shard in 0..self.shard_count() {
@@ -267,9 +267,9 @@ impl Keyspace {
         facts
     }
 
-    /// Returns a histogram of the TTLs of keys with a deadline of their own. Bin 0 counts TTLs
-    /// below one second, bin `i` those in [2^(i−1), 2^i) seconds. It is estimated from 256 samples
-    /// per shard and database.
+    /// Returns a histogram of the TTLs of keys with their own deadline. Bin 0 counts TTLs below one
+    /// second, bin `i` those in [2^(i−1), 2^i) seconds. It is estimated from 256 samples per shard
+    /// and database.
     pub fn ttl_histogram(&self, now: Tick) -> [u64; TTL_BINS] {
         let mut ttls = TtlSums::default();
         for shard in 0..self.shard_count() {
@@ -281,8 +281,7 @@ impl Keyspace {
         ttls.rounded()
     }
 
-    /// Returns the histograms of the sizes of values in one database. Examines at most 512 keys of
-    /// each shard.
+    /// Returns histograms of value sizes in one database. Examines at most 512 keys of each shard.
     pub fn size_histograms(&self, db: u8, now: Tick) -> SizeHistograms {
         let mut sums = SizeSums::default();
         for shard in 0..self.shard_count() {

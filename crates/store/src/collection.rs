@@ -14,11 +14,11 @@ use std::hash::Hasher;
 /// packed forms, and the parameters of the large forms.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// Time of the command, from which TTLs, ages and idle times are counted.
+    /// Time of the command, from which TTLs, ages and idle times count.
     pub now: Tick,
     /// Elements whose deadline is earlier have expired, see [`crate::View::horizon`].
     pub horizon: Tick,
-    /// Limits up to which collections are packed.
+    /// Limits below which collections are packed.
     pub limits: &'a Limits,
     /// Secret key of the hash function of large collections.
     pub(crate) hash_key: [u64; 2],
@@ -33,7 +33,7 @@ pub struct Scene<'a> {
 /// Maximum number of elements that an event names.
 pub(crate) const NAMED_MAX: usize = 4096;
 
-/// Names of the elements that a command has changed or that have expired, for an event, and for the
+/// Names of the elements that a command has changed or that have expired, for an event and for the
 /// journal, which needs all of them.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedElements {
@@ -75,8 +75,9 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns 16 bytes that identify fields with their values, in whatever order they are. Others
-    /// cannot be constructed without the secret key of the keyspace.
+    /// Returns 16 bytes that identify a set of fields with their values, regardless of order.
+    /// Without the keyspace's secret key, no other set with the same fingerprint can be
+    /// constructed.
     pub fn fingerprint<'f>(&self, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> [u8; 16] {
         let sum = fields.fold(0u128, |sum, (name, value)| {
             let mut hasher = SipHasher13::new_with_keys(self.hash_key[0], self.hash_key[1]);
@@ -116,7 +117,7 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Returns the deadline under which the entry belongs in the expiry index.
+    /// Returns the deadline under which the expiry index should hold the entry.
     pub fn filed(&self) -> Option<Tick> {
         match (self.own, self.nearest) {
             (Some(own), Some(nearest)) => Some(own.min(nearest)),
@@ -128,7 +129,7 @@ impl Deadlines {
 /// Callback for expired elements. It receives a deadline and the number of elements that had it.
 pub(crate) type ReportExpired<'a> = &'a mut dyn FnMut(Tick, u32);
 
-/// Callback that receives an element's present deadline. It returns the new deadline, `Some(None)`
+/// Callback that receives an element's current deadline. It returns the new deadline, `Some(None)`
 /// to remove the deadline, or `None` to change nothing.
 pub(crate) type ChooseDeadline<'a> = &'a mut dyn FnMut(Option<Tick>) -> Option<Option<Tick>>;
 
@@ -171,7 +172,7 @@ pub(crate) trait Representation {
         _names: Option<&ChangedElements>,
     ) {
     }
-    /// Frees about `steps` parts and returns whether parts are left.
+    /// Frees about `steps` parts and returns whether any parts are left.
     fn dismantle(&mut self, _steps: u32) -> bool {
         false
     }
@@ -198,13 +199,13 @@ pub(crate) trait Collection: Sized {
     /// Returns a copy with the same elements and deadlines. The copy of a large form lacks the
     /// key's own deadline.
     fn duplicate(&self, scene: &Scene<'_>) -> Self;
-    /// Returns the form in which the collection is stored at present.
+    /// Returns the form in which the collection is currently stored.
     fn body(&self) -> &dyn Representation;
-    /// Returns the form in which the collection is stored at present, for changes.
+    /// Returns the form in which the collection is currently stored, for changes.
     fn body_mut(&mut self) -> &mut dyn Representation;
 }
 
-/// Every method delegates to the present form of the collection.
+/// Every method delegates to the collection's current form.
 impl<C: Collection> Representation for C {
     fn trim(&mut self) {
         self.body_mut().trim();

@@ -3,11 +3,11 @@
 //!
 //! When the first element gets a deadline, the collection gets an index of deadlines, by default
 //! the ranked one. The ranked index counts expired elements without examining each of them
-//! (`counts.rs`) and lists elements in the order of their deadlines.
+//! (`counts.rs`), and lists elements in order of deadline.
 //!
-//! The entry of the key is in the keyspace's index under the instant at which the collection's
-//! index must run next. So the keyspace's index is an index of indexes: expired elements are found
-//! on time, by the same cycle and under the same budget as expired keys. A command that accesses
+//! The keyspace's index holds the key's entry under the instant at which the collection's index
+//! must run next. The keyspace's index is therefore an index of indexes: expired elements are found
+//! on time, by the same cycle and within the same budget as expired keys. A command that accesses
 //! the collection before the cycle does first removes the due elements itself.
 //!
 //! When all elements have expired, the collection is marked void and freed in the background. An
@@ -24,11 +24,11 @@ use policy::expire::any::AnyExpiry;
 use policy::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 use std::borrow::Borrow;
 
-/// Maximum number of elements of a collection that is searched for a live element if the index
+/// Maximum number of elements in a collection that is searched for a live element if the index
 /// cannot count.
 const LOOK_MAX: usize = 4096;
 
-/// A structure beside the elements that refers to them by slot, such as the order of a sorted set;
+/// A structure next to the elements that refers to them by slot, such as the order of a sorted set;
 /// `()` if there is none.
 pub(crate) trait SecondaryIndex {
     /// Prepares for the removal of a live element.
@@ -47,7 +47,7 @@ impl SecondaryIndex for () {
 pub(crate) struct TimedElements {
     elements: Elements,
     deadline_index: Option<Box<DeadlineIndex>>,
-    /// Whether all elements count as removed and the collection is to be freed.
+    /// Whether all elements count as removed, so that the collection must be freed.
     is_void: bool,
 }
 
@@ -57,7 +57,7 @@ struct DeadlineIndex {
     own: Option<Tick>,
     /// Upper bound of the elements' deadlines. It is never lowered.
     latest: Tick,
-    /// Instant at which the index ran last.
+    /// Instant at which the index last ran.
     last_seen: Tick,
 }
 
@@ -156,8 +156,8 @@ impl TimedElements {
         self.is_void || self.elements.len() == 0
     }
 
-    /// Marks all elements as removed at once. The caller must not access them afterwards.
-    /// Background work frees them.
+    /// Marks all elements as removed. The caller must not access them afterwards. Background work
+    /// frees them.
     pub fn mark_void(&mut self) {
         self.is_void = true;
     }
@@ -187,7 +187,7 @@ impl TimedElements {
         self.is_live(slot, now).then_some(slot)
     }
 
-    /// Adds an element for a member that is not present, expired or not.
+    /// Adds an element for a member that is not stored, not even as an expired one.
     pub fn insert(
         &mut self,
         member: &[u8],
@@ -263,7 +263,7 @@ impl TimedElements {
         }
     }
 
-    /// Passes a live member's deadline to `choose` and sets the one that it returns. Returns
+    /// Passes a live member's deadline to `choose` and sets the deadline that it returns. Returns
     /// whether there is such a member.
     #[inline]
     pub fn update_deadline(
@@ -312,7 +312,7 @@ impl TimedElements {
         }
     }
 
-    /// Returns the key's own deadline and a lower bound of the next instant at which the index must
+    /// Returns the key's own deadline and a lower bound on the next instant at which the index must
     /// run; `None` if no element has a deadline.
     pub fn deadlines(&self) -> Option<Deadlines> {
         let deadline_index = self.deadline_index.as_deref()?;
@@ -344,8 +344,8 @@ impl TimedElements {
         }
     }
 
-    /// Removes expired elements, one per step of the budget. If no element is live, removes all at
-    /// once.
+    /// Removes expired elements, one per step of the budget. If no element is live, removes all of
+    /// them in one step.
     pub fn purge(
         &mut self,
         now: Tick,
@@ -406,9 +406,9 @@ impl TimedElements {
         self.settle();
     }
 
-    /// Marks a small collection as void if none of its elements is live. It serves indexes that
-    /// cannot count. The upper bound `latest` is not enough for them, because it may be the
-    /// deadline of a removed element.
+    /// Marks a small collection as void if none of its elements is live. For indexes that cannot
+    /// count. The upper bound `latest` is not enough for them, because it may be the deadline of a
+    /// removed element.
     fn void_if_all_dead(
         &mut self,
         now: Tick,
@@ -430,7 +430,7 @@ impl TimedElements {
         self.is_void = true;
     }
 
-    /// Adds the names of the first elements to `names`, as many as an event names. The journal
+    /// Adds the names of the first elements to `names`, as many as an event may name. The journal
     /// needs none of them, because the key is removed.
     fn name_all(&self, names: Option<&ChangedElements>) {
         if let Some(names) = names {
@@ -464,7 +464,7 @@ impl TimedElements {
         }
     }
 
-    /// Frees about `steps` parts and returns whether parts are left.
+    /// Frees about `steps` parts and returns whether any parts are left.
     pub fn dismantle(&mut self, steps: u32) -> bool {
         self.elements.dismantle(steps)
     }

@@ -1,11 +1,12 @@
-//! Elements of collections: packed into one byte array if they are few and short, else in pages.
+//! Elements of collections: packed into one byte array if they are few and short, otherwise in
+//! pages.
 //!
 //! # Many elements
 //!
-//! [`Elements`] is a hash table under linear hashing. Its buckets are pages of 12 to about 60
-//! elements. It grows and shrinks by one page at a time, in the order of the page numbers. No step
-//! touches more than two pages, and there is no directory to double. The bytes for a member of 14
-//! and a value of 3 bytes:
+//! [`Elements`] is a hash table with linear hashing. Its buckets are pages of 12 to about 60
+//! elements. It grows and shrinks by one page at a time, in the order of page numbers. No step
+//! touches more than two pages, and there is no directory to double. Bytes for a member of 14 bytes
+//! and a value of 3:
 //!
 //! ```text
 //! 17   member and value                1    their lengths
@@ -67,7 +68,7 @@ pub(crate) struct Elements {
 struct PendingMoves {
     from: usize,
     to: usize,
-    /// Indexes of the elements that are still to be moved. They are taken from the end of the list.
+    /// Indexes of the elements that remain to be moved. They are taken from the end of the list.
     remaining: Vec<u8>,
 }
 
@@ -96,7 +97,7 @@ fn page_of(hash: u64, pages: usize) -> usize {
 }
 
 /// Returns the number of hash bits that select this page. It differs by one between pages that have
-/// been split in the present round and those that have not.
+/// been split in the current round and those that have not.
 fn depth_of(page: usize, pages: usize) -> u32 {
     let full = pages.next_power_of_two();
     let is_split = page >= full / 2 || page + full / 2 < pages;
@@ -170,7 +171,7 @@ impl Elements {
         SipHasher13::new_with_keys(self.hash_key[0], self.hash_key[1]).hash(member)
     }
 
-    /// Returns the bytes of a live element behind its deadline.
+    /// Returns the bytes of a live element after its deadline.
     #[inline]
     fn body<'a>(&'a self, page: &'a Page, index: usize) -> &'a [u8] {
         let body = page.body(index);
@@ -184,8 +185,8 @@ impl Elements {
             .expect("the number names an element")
     }
 
-    /// Prefetches the handle of a member's page. Returns the member's hash for the next two steps,
-    /// each of which should be called when the data of the step before is in the cache.
+    /// Prefetches the handle of a member's page. Returns the member's hash for the next two steps.
+    /// Call each of these once the previous step's data is in the cache.
     #[inline]
     pub fn prefetch_handle(&self, member: &[u8]) -> u64 {
         let hash = self.hash(member);
@@ -337,8 +338,8 @@ impl Elements {
         assert!(is_done, "255 numbers with deadlines fit a page");
     }
 
-    /// Moves the element of a payload out of the page, into an allocation of its own. Returns the
-    /// payload that remains in the page, which holds the number of the allocation, and its flags.
+    /// Moves the element of a payload out of the page, into its own allocation. Returns the payload
+    /// that remains in the page, which contains the allocation's number, and its flags.
     fn move_outside(&mut self, payload: &[u8], flags: u16) -> (Vec<u8>, u16) {
         let start = self.pages.at(0).before(flags);
         let number = self.hold(payload[start..].into());
@@ -429,8 +430,8 @@ impl Elements {
         slot
     }
 
-    /// Stores an element in a page. If the page has no room, the element gets an allocation of its
-    /// own and the page holds its number.
+    /// Stores an element in a page. If the page has no room, the element gets its own allocation
+    /// and the page holds its number.
     fn place(&mut self, number: usize, tag: u8, payload: &[u8], flags: u16) -> Slot {
         let inserted = self.change_page(number, |page| page.insert(tag, payload, flags));
         let index = inserted.unwrap_or_else(|| {

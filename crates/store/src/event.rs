@@ -21,7 +21,7 @@ pub enum Class {
     Evicted,
     /// Letter `t`: commands on streams.
     Stream,
-    /// Letter `d`: commands of modules. No such event is notified, because there are no modules.
+    /// Letter `d`: commands of modules. No such event is published, because there are no modules.
     Module,
     /// Letter `m`: a read found no key.
     KeyMiss,

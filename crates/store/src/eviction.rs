@@ -5,7 +5,7 @@ use cache::Scope;
 use policy::any::{POLICIES, PolicySpec, find};
 use policy::names::{did_you_mean, is_same};
 
-/// A policy name, without the scope prefix, that differs from the name of the algorithm behind it.
+/// A policy name, without the scope prefix, that differs from the name of its algorithm.
 struct Mapped {
     name: &'static str,
     served_by: &'static str,
@@ -31,7 +31,7 @@ const fn mapped(name: &'static str, served_by: &'static str, note: &'static str)
 /// this table.
 ///
 /// Redis's `lru` and `lfu` are approximations, and its users expect that. The exact algorithms,
-/// which the simulator calls `lru` and `lfu`, have names of their own.
+/// which the simulator calls `lru` and `lfu`, have other names here.
 const MAPPED: &[Mapped] = &[
     mapped(
         "lru",
@@ -77,7 +77,7 @@ const TTL: Mapped = mapped(
     "the nearest deadline among sampled keys, as in Redis",
 );
 
-/// Names that the error for a wrong name recommends beside those of Redis.
+/// Names that the error for a wrong name recommends in addition to Redis's.
 const RECOMMENDED: &[&str] = &[
     "allkeys-s3fifo",
     "allkeys-sieve",
@@ -87,14 +87,14 @@ const RECOMMENDED: &[&str] = &[
     "allkeys-exact-lru",
 ];
 
-/// A value of `maxmemory-policy` and the algorithm behind it.
+/// A value of `maxmemory-policy` and the algorithm it selects.
 #[derive(Clone, Debug)]
 pub struct PolicyChoice {
     /// The name in its canonical spelling, with the parameters that were given.
     pub name: String,
-    /// The algorithm behind the name, with all its parameters; `None` for `noeviction`.
+    /// The selected algorithm with all its parameters; `None` for `noeviction`.
     pub spec: Option<PolicySpec>,
-    /// One line of explanation if the name differs from that of the algorithm; else empty.
+    /// One line of explanation if the name differs from the algorithm's; otherwise empty.
     pub note: &'static str,
     /// Which entries may be evicted.
     pub(crate) scope: Scope,
@@ -194,7 +194,7 @@ fn unknown(given: &str) -> String {
     )
 }
 
-/// Returns the canonical names of all supported policies, those of Redis first.
+/// Returns the canonical names of all supported policies, beginning with Redis's.
 pub(crate) fn names() -> Vec<String> {
     let mut names = vec!["noeviction".to_owned()];
     for scope in ["allkeys", "volatile"] {

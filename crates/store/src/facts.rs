@@ -86,7 +86,7 @@ impl Counters {
 pub struct DbFacts {
     /// Number of keys, among them expired ones that are not removed yet.
     pub keys: u64,
-    /// Number of keys with a deadline of their own.
+    /// Number of keys with their own deadline.
     pub with_deadline: u64,
     /// Number of keys with elements that have deadlines.
     pub with_element_deadlines: u64,
@@ -110,7 +110,7 @@ pub struct MemoryFacts {
     pub expiry_bytes: u64,
     /// Number of free bytes inside the arenas.
     pub arena_free_bytes: u64,
-    /// Number of large values and of keys of flushed databases that wait to be dropped.
+    /// Number of large values, and of keys in flushed databases, that wait to be dropped.
     pub pending_objects: u64,
     /// Number of bytes of these values. They are not part of `used_bytes`.
     pub pending_bytes: u64,
@@ -119,13 +119,13 @@ pub struct MemoryFacts {
 /// State of the expiry indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryFacts {
-    /// Number of keys with a deadline of their own.
+    /// Number of keys with their own deadline.
     pub keys_with_ttl: u64,
     /// Upper bound of the number of expired keys that are not removed yet.
     pub backlog_keys: u64,
     /// Number of bytes of these expired keys, estimated from the mean size of an entry.
     pub backlog_bytes: u64,
-    /// Maximum time in milliseconds by which the index returns a key too late; `None` if it has no
+    /// Maximum time in milliseconds by which the index may return a key late; `None` if it has no
     /// bound.
     pub granularity_ms: Option<u64>,
     /// Number of bytes of the indexes.

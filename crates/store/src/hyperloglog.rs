@@ -44,7 +44,7 @@ const HASH_SEED: u64 = 0xadc8_3b19;
 
 const _: () = assert!(COUNT.is_multiple_of(4), "four registers are three bytes");
 
-/// Reason for which a string cannot be used as a sketch.
+/// Reason why a string cannot be used as a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// The string is not a sketch.
@@ -181,7 +181,7 @@ fn encoding(sketch: &[u8]) -> Result<u8, Flaw> {
 }
 
 /// Returns the index of the byte in which a dense register begins, and the register's lowest bit in
-/// it.
+/// that byte.
 fn dense_place(index: usize) -> (usize, u32) {
     (HEAD + index * 6 / 8, (index * 6 % 8) as u32)
 }

@@ -29,7 +29,7 @@ const LONG_BYTES: usize = SHORT_BYTES + 4;
 /// Attributes of an item in memcached's protocol other than its value and deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemHead {
-    /// Flags of 32 bits that the client chooses and gets back.
+    /// 32-bit flags that the client chooses and gets back.
     pub client_flags: u32,
     /// Number that changes with every write.
     pub cas: u64,
@@ -42,7 +42,7 @@ pub struct ItemHead {
 }
 
 impl ItemHead {
-    /// Returns the head that [`ItemHead::encode`] has encoded; `None` for other bytes.
+    /// Decodes a head encoded by [`ItemHead::encode`]; `None` for other bytes.
     pub fn decode(bytes: &[u8]) -> Option<ItemHead> {
         const BITS: u8 = HAS_FLAGS | IS_STALE | HAS_WINNER | IS_FETCHED;
         let bits = *bytes.first()?;
@@ -95,7 +95,7 @@ pub(crate) fn value_of(item: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns the bytes of an item, head and value; `None` for a value that is no item.
+/// Returns the bytes of an item, head and value; `None` for a value that is not an item.
 pub(crate) fn item_of<'a>(value: &Value<'a, Object>) -> Option<&'a [u8]> {
     match value {
         Value::Inline(TAG_ITEM, item) => Some(item),

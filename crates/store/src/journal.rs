@@ -1,10 +1,10 @@
-//! Removals that no command has requested: expired keys and elements, and evicted keys. While they
-//! are recorded, each shard collects them, so that they can be passed to readers that have no clock
+//! Removals that no command has requested: expired keys and elements, and evicted keys. While
+//! recording is on, each shard collects them, so that they can be passed to readers without a clock
 //! or policy of their own (`View::set_recording`).
 
 use crate::event::Class;
 
-/// What a key has lost.
+/// Loss of a key or of parts of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// The key has expired, or all its elements have.
@@ -14,8 +14,8 @@ pub enum Lost {
     /// The key has expired or was evicted while its value was lent ([`crate::View::lend`]). This is
     /// recorded when the value comes back.
     WhileLent,
-    /// These elements of a collection have expired. Of a stream, only entries with deadlines of
-    /// their own are named; those that are too old are not.
+    /// These elements of a collection have expired. For a stream, only entries with their own
+    /// deadlines are named; entries that are too old are not.
     Elements(Class, Vec<Vec<u8>>),
 }
 

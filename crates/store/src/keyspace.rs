@@ -31,7 +31,7 @@ pub const SHARDS_MAX: usize = 256;
 pub struct Options {
     /// Number of shards: a power of two, at most [`SHARDS_MAX`].
     pub shards: usize,
-    /// Eviction policy as `maxmemory-policy` names it: one of [`Keyspace::policy_names`], with
+    /// Eviction policy as named by `maxmemory-policy`: one of [`Keyspace::policy_names`], with
     /// parameters after a colon.
     pub policy: String,
     /// Expiry index of the keys: one of [`Keyspace::expiry_names`], with parameters after a colon.
@@ -45,7 +45,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// One shard, aligned to cache lines of its own so that workers on neighbouring shards do not slow
+/// One shard, aligned to its own cache lines, so that workers on neighbouring shards do not slow
 /// each other down.
 #[repr(align(128))]
 struct Cell {
@@ -124,9 +124,9 @@ impl Keyspace {
         })
     }
 
-    /// Creates an empty keyspace of one shard that can hold values of this one for a while. It has
+    /// Creates an empty keyspace of one shard that can temporarily hold values of this one. It has
     /// the same hash function, the same limits of packed collections and the same indexes, but no
-    /// memory limit, except that of a single value. It collects events if this one does.
+    /// memory limit other than that of a single value. It collects events if this one does.
     pub fn annex(&self) -> Keyspace {
         let (own, seed) = (&self.shared, self.shared.seed);
         let cell = Cell {
@@ -176,8 +176,8 @@ impl Keyspace {
         Ok(self)
     }
 
-    /// Sets the number of databases, of which there are 16 without this call. A database takes no
-    /// memory until a key is stored in it; then each shard keeps 20 bytes for every lower number.
+    /// Sets the number of databases; the default is 16. A database takes no memory until a key is
+    /// stored in it; then each shard keeps 20 bytes for every lower number.
     ///
     /// # Panics
     ///
@@ -210,7 +210,7 @@ impl Keyspace {
         key.hash as usize & (self.cells.len() - 1)
     }
 
-    /// Returns the limits up to which collections are stored in packed form.
+    /// Returns the limits below which collections are stored in packed form.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
@@ -221,21 +221,22 @@ impl Keyspace {
         self.shared.notify.store(on, Ordering::Relaxed);
     }
 
-    /// Sets whether the keys stay as they are: expired ones are hidden but not removed, and nothing
-    /// is evicted. Writes are up to the caller.
+    /// Sets whether the keys are frozen: expired ones are hidden but not removed, and nothing is
+    /// evicted. Writes are up to the caller.
     pub fn set_frozen(&self, on: bool) {
         self.shared.frozen.store(on, Ordering::Relaxed);
     }
 
-    /// Makes expiry remove only what has expired at an instant, which the caller moves forward: the
-    /// keys are a copy whose changes arrive late, and a change may need an entry that has expired
-    /// by the present clock. What has expired since then is hidden. `None` ends this.
+    /// Makes expiry remove only entries that have expired at an instant, which the caller advances:
+    /// the keys are a copy whose changes arrive late, and a change may need an entry that has
+    /// already expired by the current clock. Entries that have expired since then are hidden.
+    /// `None` ends this.
     pub fn set_removal_limit(&self, until: Option<Tick>) {
         let until = until.map_or(u64::MAX, |until| until.0);
         self.shared.removes_until.store(until, Ordering::Relaxed);
     }
 
-    /// Whether the removal of what has expired waits for [`Keyspace::set_removal_limit`].
+    /// Whether removing expired entries waits for [`Keyspace::set_removal_limit`].
     pub fn has_removal_limit(&self) -> bool {
         self.shared.removes_until.load(Ordering::Relaxed) != u64::MAX
     }
@@ -318,8 +319,8 @@ impl Keyspace {
         self.cells[shard].locked.try_lock().ok()
     }
 
-    /// Locks a shard for background work, or returns `None` if it is locked. After some calls
-    /// without success in a row, further calls try several times, about 50 µs in total. A shard
+    /// Locks a shard for background work, or returns `None` if it is locked. After several
+    /// unsuccessful calls in a row, further calls try several times, about 50 µs in total. A shard
     /// that is always locked for short times is therefore served too, and one that is locked for
     /// long delays no caller.
     pub(crate) fn background_guard(&self, shard: usize) -> Option<MutexGuard<'_, Locked>> {
@@ -395,7 +396,7 @@ impl Keyspace {
     /// removed, or an empty bucket of the index skipped. Each deadline is passed to `report`, with
     /// the number of keys and elements that had it.
     ///
-    /// Does nothing if the shard is locked, as [`Expired::is_locked`] reports. The caller tries
+    /// Does nothing if the shard is locked, which [`Expired::is_locked`] reports. The caller tries
     /// again later.
     pub fn expire(
         &self,
@@ -452,8 +453,9 @@ impl Keyspace {
     ///
     /// Shards that use more than their share of the limit evict first. The others evict when no
     /// shard over its share has anything that can be evicted, so that calls for all shards,
-    /// repeated while [`Keyspace::must_evict`] returns true, bring the memory to its limit. Several
-    /// threads that do so at once evict too much by at most 2 KiB and one value each.
+    /// repeated while [`Keyspace::must_evict`] returns true, bring the memory down to its limit.
+    /// Several threads that do so at the same time evict too much by at most 2 KiB and one value
+    /// each.
     ///
     /// Does nothing and returns false if the shard is locked.
     pub fn background_step(
@@ -493,8 +495,8 @@ impl Keyspace {
     }
 
     /// Returns byte arrays of several megabytes that entries no longer hold, as found by
-    /// [`Keyspace::expire`] and [`Keyspace::background_step`]. The caller calls it after them, and
-    /// frees the arrays where nobody waits for it.
+    /// [`Keyspace::expire`] and [`Keyspace::background_step`]. The caller calls this after them,
+    /// and frees the arrays where nothing has to wait for it.
     pub fn take_large_blocks(&self) -> Vec<Vec<u8>> {
         let mut all = self.shared.large_blocks.lock();
         std::mem::take(all.as_mut().expect("no holder panics"))
@@ -516,8 +518,8 @@ impl Keyspace {
         }
     }
 
-    /// Returns the bytes of values and flushed databases that wait to be freed. They are not in
-    /// [`Keyspace::published_bytes`].
+    /// Returns the bytes of values and flushed databases waiting to be freed. They are not included
+    /// in [`Keyspace::published_bytes`].
     pub fn pending_bytes(&self) -> u64 {
         self.shared.memory.pending_bytes()
     }
@@ -573,17 +575,17 @@ impl Keyspace {
         parse_expiry(name).map(|_| ())
     }
 
-    /// Adds a change to the bytes that the host uses outside the keyspace, such as buffers of
-    /// clients. They count against `maxmemory`: entries are evicted, or writes refused, by the sum.
-    /// Entries are evicted only for what the host may keep: the bytes that
-    /// [`Keyspace::set_outside_bytes_max`] sets, or a quarter of `maxmemory`.
+    /// Adds a change to the bytes that the host uses outside of the keyspace, such as client
+    /// buffers. They count towards `maxmemory`: entries are evicted, or writes refused, based on
+    /// the sum. Entries are evicted only for bytes that the host may keep: the number set by
+    /// [`Keyspace::set_outside_bytes_max`], or a quarter of `maxmemory`.
     pub fn add_outside_bytes(&self, change: i64) {
         self.shared.memory.add_outside_bytes(change);
     }
 
-    /// Sets the bytes outside the keyspace to which the host returns by itself, such as a limit on
-    /// buffers of clients. No entry is evicted, and no write refused, for what is above. 0 means no
-    /// such limit.
+    /// Sets the number of bytes outside of the keyspace to which the host returns without help,
+    /// such as a limit on client buffers. Bytes above it evict no entry and refuse no write. 0
+    /// means that there is no such limit.
     pub fn set_outside_bytes_max(&self, bytes: u64) {
         self.shared.memory.set_outside_bytes_max(bytes);
     }
@@ -595,8 +597,8 @@ impl Keyspace {
     }
 
     /// Returns whether a value of this many bytes can be stored if all entries are evicted. A
-    /// larger one must be refused before it evicts them. A keyspace that does not evict by itself,
-    /// such as that of a replica, can hold any value.
+    /// larger one must be refused before it evicts them. A keyspace that does not evict on its own,
+    /// such as a replica's, can hold any value.
     ///
     /// `given_bytes` of the value are in a request that is counted by
     /// [`Keyspace::add_outside_bytes`]. They are not counted twice.

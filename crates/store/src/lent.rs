@@ -1,15 +1,16 @@
-//! The value of an entry whose own value was moved to another keyspace for a while.
+//! The value of an entry whose own value was temporarily moved to another keyspace.
 
 use crate::collection::{ChangedElements, Deadlines};
 use crate::facts::Kind;
 use policy::{Budget, Tick};
 
-/// Takes the place of a value that a long command works on in a keyspace of its own. The entry
-/// stays in the table, with its type, its weight, its deadline and its state in the policy, so that
-/// it can still be counted, scanned, expired and evicted.
+/// Replaces a value that a long command is using in a separate keyspace. The entry stays in the
+/// table, with its type, its weight, its deadline and its state in the policy, so that it can still
+/// be counted, scanned, expired and evicted.
 ///
-/// Commands that name the key must wait until the value is back. If one does not, it finds a value
-/// of another type. The methods are those of a collection, for the macro of [`crate::object`].
+/// Commands that name the key must wait until the value is back. A command that does not wait finds
+/// a value of another type. The methods are those of a collection, for the macro of
+/// [`crate::object`].
 #[derive(Clone, Debug)]
 pub(crate) struct Lent {
     /// Type of the value.

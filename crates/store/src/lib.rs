@@ -5,8 +5,8 @@
 //! with its own table, arena, policy and expiry index.
 //!
 //! Collections (`types/`) are independent of keys and locks. Few elements are packed into one run
-//! of bytes; many are stored in pages (`elements/`). Each element may have a deadline. The entry of
-//! such a collection is in the expiry index under the earliest of these deadlines and the key's
+//! of bytes; many are stored in pages (`elements/`). Each element may have a deadline. The expiry
+//! index holds the entry of such a collection under the earliest of these deadlines and the key's
 //! own.
 //!
 //! The crate has no sockets, no protocol, no clock and no threads. The server passes `now`, calls

@@ -2,9 +2,9 @@
 //!
 //! Every TTL is counted. Ages are counted for a sample, because an entry does not store the instant
 //! at which it was written. A shard follows a few keys at a time: each cell follows one key from a
-//! write until its removal, then the next key that is written and whose hash selects the cell. So
-//! the followed keys are a random sample of the writes, whatever the ages are, and a write or a
-//! removal of another key costs one comparison.
+//! write until its removal, and then the next key written whose hash selects the cell. The followed
+//! keys are thus a random sample of the writes, regardless of their ages, and a write or a removal
+//! of another key costs one comparison.
 
 use policy::Tick;
 
@@ -57,7 +57,7 @@ impl Spans {
     }
 }
 
-/// A key that is followed: its hash, its database, and the instant at which it was written.
+/// A key being followed: its hash, its database, and the instant at which it was written.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
     hash: u64,
@@ -68,7 +68,7 @@ struct Followed {
 /// Histograms of one shard, and the keys that it follows.
 #[derive(Debug, Default)]
 pub(crate) struct Lifetimes {
-    /// TTLs of keys at the instant at which their deadline was set.
+    /// TTLs of keys at the time when their deadline was set.
     pub written_ttls: Spans,
     /// Ages of followed keys that expired.
     pub expired_ages: Spans,
@@ -125,7 +125,7 @@ impl Lifetimes {
         Some(now.0.saturating_sub(followed.since.0))
     }
 
-    /// Notes that databases were flushed or exchanged: no key is followed any more.
+    /// Stops following all keys, because databases were flushed or exchanged.
     pub fn forget_all(&mut self) {
         self.cells = None;
     }

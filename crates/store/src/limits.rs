@@ -1,4 +1,4 @@
-//! Limits up to which a collection is packed into one byte array.
+//! Limits below which a collection is packed into one byte array.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Sum of the shards' memory as they have published it, and the limit.
+/// The shards' memory as published by them, in total, and the limit.
 ///
 /// A shard publishes its change when that exceeds [`SLACK_BYTES`], so that workers do not write to
 /// one cache line with every command. The sum is off by at most that amount times the number of
@@ -14,7 +14,8 @@ pub(crate) struct Memory {
     outside_bytes: AtomicU64,
     /// Bytes of values that entries no longer hold and that wait to be freed.
     pending_bytes: AtomicU64,
-    /// Bytes outside the shards to which the host returns by itself; 0 means that it does not.
+    /// Bytes outside of the shards to which the host returns without help; 0 means that there is no
+    /// such number.
     outside_bytes_max: AtomicU64,
     /// Whether the policy evicts entries.
     evicts: AtomicBool,
@@ -30,8 +31,8 @@ pub(crate) struct Memory {
 /// Largest change in bytes that a shard may keep unpublished.
 pub(crate) const SLACK_BYTES: u64 = 2048;
 
-/// Part of the limit, as a divisor, up to which entries are evicted for bytes outside the shards,
-/// if the host does not return to a number of bytes by itself.
+/// Divisor of the limit that gives the maximum number of bytes outside of the shards for which
+/// entries are evicted, if the host does not return to a number of bytes without help.
 const OUTSIDE_PART: u64 = 4;
 
 impl Memory {
@@ -54,8 +55,8 @@ impl Memory {
         self.outside_bytes
             .fetch_add(change as u64, Ordering::Relaxed);
     }
-    /// Sets the bytes outside the shards to which the host returns by itself; 0 means that it does
-    /// not.
+    /// Sets the bytes outside of the shards to which the host returns without help; 0 means that
+    /// there is no such number.
     pub fn set_outside_bytes_max(&self, bytes: u64) {
         // All threads call this often; a store would take the cache line from the others.
         if self.outside_bytes_max.load(Ordering::Relaxed) != bytes {
@@ -66,7 +67,7 @@ impl Memory {
     pub fn set_evicts(&self, evicts: bool) {
         self.evicts.store(evicts, Ordering::Relaxed);
     }
-    /// Returns the bytes outside the shards for which entries may be evicted.
+    /// Returns the number of bytes outside of the shards for which entries may be evicted.
     fn outside_part(&self) -> u64 {
         match self.outside_bytes_max.load(Ordering::Relaxed) {
             0 => self.max_bytes() / OUTSIDE_PART,
@@ -77,7 +78,7 @@ impl Memory {
     fn counted_outside_bytes(&self) -> u64 {
         self.counted_of(self.outside_bytes())
     }
-    /// Returns how many of these bytes outside the shards count against the limit. If the policy
+    /// Returns how many of these bytes outside of the shards count towards the limit. If the policy
     /// evicts, a part of the limit bounds them, so that a single large request does not evict all
     /// entries. Otherwise all of them count, because they only cause writes to be refused.
     fn counted_of(&self, outside_bytes: u64) -> u64 {
@@ -106,8 +107,8 @@ impl Memory {
         }
     }
     /// Returns the largest number of bytes that can be stored if all entries are evicted; `None`
-    /// without a limit. Of the bytes outside the shards, `given_bytes` hold what is to be stored;
-    /// they do not count, because they are freed once it is stored.
+    /// without a limit. `given_bytes` of the bytes outside of the shards are the value to be
+    /// stored; they do not count, because they are freed once it is stored.
     pub fn value_bytes_max(&self, given_bytes: u64) -> Option<u64> {
         let outside = self.outside_bytes().saturating_sub(given_bytes);
         match self.max_bytes() {
@@ -122,11 +123,11 @@ impl Memory {
         let max = self.max_bytes();
         max.saturating_sub(self.counted_outside_bytes()) / shard_count as u64
     }
-    /// Returns the bytes of values that wait to be freed.
+    /// Returns the bytes of values waiting to be freed.
     pub fn pending_bytes(&self) -> u64 {
         self.pending_bytes.load(Ordering::Relaxed)
     }
-    /// Adds a value that waits to be freed.
+    /// Adds a value waiting to be freed.
     pub fn add_pending(&self, bytes: u64) {
         self.pending_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -141,8 +142,7 @@ impl Memory {
         self.used_bytes
             .fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
-    /// Publishes that an arena of a shard has nearly used up its slot numbers, or that this is no
-    /// longer so.
+    /// Publishes whether an arena of a shard has nearly used up its slot numbers.
     pub fn publish_full(&self, is_full: bool) {
         let order = Ordering::Relaxed;
         match is_full {
@@ -160,14 +160,14 @@ impl Memory {
     pub fn is_over(&self) -> bool {
         self.lacks(0)
     }
-    /// Returns whether the memory would be over its limit with this number of bytes more. Values
-    /// that wait to be freed do not count, because evicting would not make room for them.
+    /// Returns whether memory would exceed its limit with this many more bytes. Values waiting to
+    /// be freed do not count, because evicting would not make room for them.
     #[inline]
     pub fn lacks(&self, bytes: usize) -> bool {
         self.exceeds(bytes as u64)
     }
-    /// Returns whether the memory in use and values that wait to be freed exceed the limit in sum.
-    /// Then writes must free some of them.
+    /// Returns whether the memory in use, together with values waiting to be freed, exceeds the
+    /// limit. If so, writes must free some of these values.
     #[inline]
     pub fn must_free(&self, bytes: usize) -> bool {
         let pending = self.pending_bytes();

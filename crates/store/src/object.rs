@@ -175,7 +175,7 @@ impl Object {
         }
     }
 
-    /// Returns the number of elements of a large collection that are live; 1 for any other value.
+    /// Returns the number of live elements in a large collection; 1 for any other value.
     pub fn len(&self, scene: &Scene<'_>) -> usize {
         match self {
             Object::Hash(hash) => hash.len(scene),

@@ -1,9 +1,10 @@
 //! The order of a large sorted set: a counted B+tree of scores and element slots.
 //!
 //! The members are not in the tree. If scores are equal, the caller's comparison looks at the
-//! members of the slots. So an entry takes 12 bytes, whatever the length of its member. Inner nodes
-//! count the entries below each child, so that a rank takes one descent. They keep the first entry
-//! of each child, so that a search takes one descent and compares members only if scores are equal.
+//! members of the slots. An entry therefore takes 12 bytes, regardless of the length of its member.
+//! Inner nodes count the entries below each child, so that a rank takes one descent. They keep the
+//! first entry of each child, so that a search takes one descent and compares members only if
+//! scores are equal.
 //!
 //! ```text
 //! leaf    entries: 16 to 64, with capacity in multiples of 16; fewer at the right edge
@@ -30,7 +31,7 @@ const INNER_STEP: usize = 8;
 /// A score and the slot of its element. The score is never NaN.
 ///
 /// It is three words instead of a double and a word, so that an entry takes 12 bytes in an array
-/// and not 16.
+/// instead of 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry([u32; 3]);
 
@@ -85,7 +86,7 @@ struct Child {
     node: Node,
 }
 
-/// Rule by which a descent from the root chooses the child of each node.
+/// Rule by which a descent from the root chooses the child in each node.
 trait Descent {
     /// Returns the child that contains the target.
     fn child(&mut self, children: &[Child]) -> usize;
@@ -93,8 +94,8 @@ trait Descent {
     fn place(&mut self, entries: &[Entry]) -> usize;
 }
 
-/// Descent to a rank. The number is the count of entries that precede the target in the present
-/// node.
+/// Descent to a rank. The number is the count of entries in the current node that precede the
+/// target.
 struct ByRank(usize);
 
 impl Descent for ByRank {
@@ -274,7 +275,7 @@ impl Order {
 pub(crate) struct Iter<'a> {
     order: &'a Order,
     ranks: Range<usize>,
-    /// Remaining entries of the present leaf at the front. They may extend beyond `ranks`.
+    /// Remaining entries of the current leaf at the front. They may extend beyond `ranks`.
     front: &'a [Entry],
     back: &'a [Entry],
 }
@@ -329,8 +330,8 @@ fn accounted<T, R>(
     result
 }
 
-/// Inserts one item. If there are `max` already, splits the items and returns the right half. At
-/// the right edge of the tree the left part stays full.
+/// Inserts one item. If there are already `max`, splits the items and returns the right half. At
+/// the right edge of the tree, the left part stays full.
 fn insert_or_split<T>(
     items: &mut Vec<T>,
     at: usize,
@@ -582,7 +583,7 @@ impl Node {
     }
 }
 
-/// Merges or balances the children at `at` and behind it.
+/// Merges or balances the child at `at` and the one after it.
 fn rebalance(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
     let right = children.remove(at + 1);
     let left = &mut children[at];

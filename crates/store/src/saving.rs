@@ -1,5 +1,6 @@
 //! Entries on their way from a shard to the receiver of a snapshot: batches of copied entries, and
-//! the state of a shard whose entries were not all passed yet. `snapshot` describes the whole.
+//! the state of a shard with entries that have not been passed on yet. `snapshot` describes the
+//! whole.
 
 use crate::elements::packed::{Tail, elements_of};
 use crate::facts::Kind;
@@ -13,7 +14,7 @@ use cache::{Outside, Value};
 use policy::{Slot, Tick};
 use std::sync::Arc;
 
-/// Size of a value in bytes from which on it is not copied.
+/// Minimum size in bytes of a value that is not copied.
 const LARGE_BYTES: usize = 64 << 10;
 /// Size of a batch in bytes. A shard collects at most this much, and one entry.
 const BATCH_BYTES: usize = 64 << 10;
@@ -23,15 +24,15 @@ const SPARE_BYTES: usize = 4 << 10;
 const BYTES_PER_STEP: usize = 512;
 /// Tag of an entry whose value is an object of the batch.
 const TAG_OBJECT: u8 = 0;
-/// Length of what precedes an entry's key in a batch.
+/// Length of the part of a batch before an entry's key.
 const HEAD_BYTES: usize = 18;
 
 /// Receiver of the entries of a snapshot.
 pub trait SnapshotSink: Send + Sync {
-    /// Receives entries. The shard that they come from is locked, so that an implementation that
-    /// waits here delays commands. Returns an empty batch, if possible with the memory of one that
-    /// was used, because the allocator returns freed memory to the system at once and each page of
-    /// new memory costs a fault.
+    /// Receives entries. The shard they come from is locked, so an implementation that waits here
+    /// delays commands. Returns an empty batch, if possible with the memory of a used one, because
+    /// the allocator returns freed memory to the system immediately and each page of new memory
+    /// costs a fault.
     fn put(&self, batch: Batch) -> Batch;
 }
 
@@ -147,7 +148,7 @@ impl Batch {
         }
     }
 
-    /// Empties the batch and keeps its memory. Returns `None` if it has more than a usual one.
+    /// Empties the batch and keeps its memory. Returns `None` if it has more memory than usual.
     pub fn reused(mut self) -> Option<Batch> {
         self.bytes.clear();
         self.objects = Vec::new();
@@ -219,7 +220,7 @@ impl Batch {
     }
 }
 
-/// State of a snapshot in a shard whose entries were not all passed yet.
+/// State of a snapshot in a shard with entries that have not been passed on yet.
 pub(crate) struct Saving {
     pub sink: Arc<dyn SnapshotSink>,
     /// Instant of the snapshot.
@@ -258,8 +259,8 @@ impl Saving {
         copied
     }
 
-    /// Passes an unsaved entry that will be removed or replaced to the sink. A value outside its
-    /// block is moved; a [`Lent`] one of equal weight takes its place.
+    /// Passes an unsaved entry that will be removed or replaced to the sink. A value outside of its
+    /// block is moved; a [`Lent`] one of equal weight replaces it.
     pub fn take(&mut self, data: &mut Db, slot: Slot, shared: &Shared) {
         let Value::Outside(object) = data.value(slot) else {
             self.copy(data, slot, shared);
@@ -331,7 +332,7 @@ impl Saving {
     }
 }
 
-/// Reason for which the walk stops.
+/// Reason why the walk stops.
 pub(crate) enum Stop {
     Budget,
     Large(Slot),

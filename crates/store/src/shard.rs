@@ -25,7 +25,7 @@ use local::LocalKeys;
 /// Number of steps of eviction that any write may take. A step evicts or examines one entry.
 const EVICT_STEPS: u32 = 128;
 /// Number of written bytes that allow a write one more step of eviction. The smallest entries have
-/// this size, so that a large value can evict as many bytes as it needs.
+/// this size, so a large value can evict as many bytes as it needs.
 const BYTES_PER_STEP: usize = 32;
 /// Maximum number of steps per write, a few milliseconds. Background work does the rest.
 const EVICT_STEPS_MAX: u32 = 1 << 15;
@@ -38,8 +38,8 @@ const DRAIN_STEPS: u32 = 32;
 const DROPS_PER_CALL: usize = 64;
 /// Number of bytes after which one call drops no further deferred value.
 const DROPPED_BYTES_MAX: usize = 8 << 20;
-/// Size of a byte array in bytes from which the caller frees it, because that takes a millisecond
-/// or more.
+/// Minimum size in bytes of a byte array that the caller frees, because freeing it takes a
+/// millisecond or more.
 const LARGE_BLOCK_MIN: usize = 4 << 20;
 /// Number of watched keys that a flush or a swap of databases looks up in a shard.
 const WATCHED_LOOKUPS_MAX: u32 = 1024;
@@ -48,7 +48,8 @@ const PURGE_STEPS: u32 = 256;
 /// Number of writes between two calls of [`Locked::resize_policies`].
 const RESIZE_INTERVAL_WRITES: u32 = 4096;
 /// Reciprocal of the change of the shard's bytes after which [`Locked::resize_policies`] is called
-/// at once. While a small cache fills, its first estimates would otherwise stay until it is full.
+/// immediately. While a small cache fills, its first estimates would otherwise stay until it is
+/// full.
 const RESIZE_CHANGE: u64 = 32;
 
 #[derive(Default)]
@@ -65,7 +66,7 @@ pub(crate) struct Locked {
     pub journal: Option<Box<Journal>>,
     /// Keys that clients cache, while there are such clients.
     pub tracked: Option<Box<Tracked>>,
-    /// Keys that are no longer tracked and that are to be freed in steps.
+    /// Keys that are no longer tracked and must be freed in steps.
     pub discarded: Vec<Discarded>,
     pub events: EventQueue,
     pub counters: Counters,
@@ -75,16 +76,15 @@ pub(crate) struct Locked {
     pub changes: u64,
     /// Number of bytes of deferred values and of flushed databases.
     pending_bytes: u64,
-    /// Values that are to be dropped outside the lock, a limited number at a time.
+    /// Values to be dropped without the lock, a limited number at a time.
     pub deferred: Vec<Object>,
     /// Large byte arrays, which [`crate::Keyspace::take_large_blocks`] returns.
     pub large_blocks: Vec<Vec<u8>>,
-    /// Values with many parts that are to be freed in steps.
+    /// Values with many parts, to be freed in steps.
     pub deferred_large: Vec<Waste<Object>>,
     /// Snapshot in progress; `None` without one, or if it has all entries of this shard.
     pub saving: Option<Box<Saving>>,
-    /// Flushed databases that are to be freed in steps, after a snapshot in progress has passed
-    /// them.
+    /// Flushed databases, to be freed in steps after a snapshot in progress has passed them.
     pub flushed: Vec<Waste<Box<Db>>>,
     /// Number of times that a database was flushed or swapped.
     pub flushes: u64,
@@ -98,10 +98,10 @@ pub(crate) struct Locked {
     writes: u32,
     /// Bytes of the shard when the capacity of its policies was last set.
     resized_at_bytes: u64,
-    /// Positions at which the drain of a replaced policy continues, by database.
+    /// Positions at which draining a replaced policy continues, by database.
     drain_cursors: Vec<u32>,
-    /// Number of the settings that the shard's policies follow. A lower number than that of the
-    /// keyspace means that a change has not been applied yet.
+    /// Number of the settings that the shard's policies follow. If it is lower than the keyspace's,
+    /// a change has not been applied yet.
     pub settings: u64,
     /// Instant of the last background work.
     last_seen: Tick,
@@ -229,9 +229,10 @@ impl Locked {
     }
 
     /// Sets the capacity of each policy to the bytes that its entries will have when memory is
-    /// full, if all parts grow alike: entries, tables, indexes and ghosts of all shards, beside the
-    /// bytes that the host uses outside of them, which count against the limit, too. An equal share
-    /// for each shard would be wrong: shards differ in size and take memory from each other.
+    /// full, if all parts grow in proportion: entries, tables, indexes and ghosts of all shards,
+    /// and the bytes that the host uses outside of them, which count towards the limit, too. An
+    /// equal share for each shard would be wrong: shards differ in size and take memory from each
+    /// other.
     pub fn resize_policies(&mut self, shared: &Shared) {
         self.resized_at_bytes = self.used_bytes;
         let max = shared.memory.max_bytes();
@@ -447,7 +448,7 @@ impl Locked {
         !shared.memory.is_over() || self.settings != shared.settings_number()
     }
 
-    /// Moves up to `steps` entries of a database from a replaced policy to the present one. Returns
+    /// Moves up to `steps` entries of a database from a replaced policy to the current one. Returns
     /// whether there are more.
     fn drain(&mut self, db: u8, steps: u32) -> bool {
         let Some(data) = &mut self.dbs[db as usize] else {
@@ -601,16 +602,16 @@ impl Locked {
         dbs.next().map(|db| db.policy().1)
     }
 
-    /// Returns about the number of bytes that eviction can free in all its databases; 0 if it
-    /// cannot free any. Under a policy for all keys they are the bytes of the databases, under a
-    /// policy for volatile keys those of these keys.
+    /// Returns approximately how many bytes eviction can free in all its databases; 0 if it cannot
+    /// free any. Under a policy for all keys, these are the bytes of the databases; under a policy
+    /// for volatile keys, the bytes of those keys.
     pub fn evictable_bytes(&self) -> u64 {
         let dbs = self.dbs.iter().zip(&self.db_bytes);
         dbs.flat_map(|(db, bytes)| db.as_ref().map(|db| db.evictable_bytes(*bytes)))
             .sum()
     }
 
-    /// Returns some of the deferred values and removes them from the queue. The caller drops them
+    /// Removes some of the deferred values from the queue and returns them. The caller drops them
     /// after it has released the lock.
     pub fn take_deferred(&mut self, shared: &Shared) -> Vec<Object> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
@@ -695,8 +696,8 @@ impl Locked {
         more | self.free_waste(steps, shared)
     }
 
-    /// Frees up to `steps` parts of values and flushed databases that wait for it. Returns whether
-    /// there are more.
+    /// Frees up to `steps` parts of waiting values and flushed databases. Returns whether there are
+    /// more.
     fn free_waste(&mut self, steps: u32, shared: &Shared) -> bool {
         let mut more = false;
         if let Some(waste) = self.deferred_large.last_mut() {
@@ -736,7 +737,7 @@ impl Locked {
         more
     }
 
-    /// Leaves a database to be freed in steps.
+    /// Queues a database to be freed in steps.
     pub fn defer_database(&mut self, data: Box<Db>, shared: &Shared) {
         let bytes = db_bytes(&data);
         self.add_pending(bytes, shared);
@@ -763,7 +764,7 @@ impl Room {
     }
 }
 
-/// Reason for which an entry is removed.
+/// Reason why an entry is removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
     /// A command deleted the entry. The command notifies the event.

@@ -49,8 +49,8 @@ pub(crate) struct Shared {
     pub names_elements: AtomicBool,
     /// Whether expired entries are hidden but not removed, and nothing is evicted.
     pub frozen: AtomicBool,
-    /// Instant before which deadlines must lie for an entry to be removed by expiry. The maximum if
-    /// this keyspace decides by its own clock.
+    /// Instant up to which deadlines must lie for expiry to remove an entry. The maximum if this
+    /// keyspace decides by its own clock.
     pub removes_until: AtomicU64,
     /// Whether expired entries are removed without being accessed.
     pub expires_actively: AtomicBool,
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub has_huge_strings: AtomicBool,
     /// Whether a large collection with deadlines of elements was ever stored.
     pub has_timed_collections: AtomicBool,
-    /// Large byte arrays that no entry holds any more.
+    /// Large byte arrays that no entry holds any longer.
     pub large_blocks: Mutex<Vec<Vec<u8>>>,
     pub limits: Limits,
     pub settings: Mutex<PolicyChoice>,
@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Whether what expires at an instant is not removed because of a limit of removal.
+    /// Whether entries that expire at an instant are not removed because of a removal limit.
     #[inline]
     pub fn is_beyond_limit(&self, at: Tick) -> bool {
         at.0 > self.removes_until.load(Ordering::Relaxed)
@@ -154,7 +154,7 @@ impl Shared {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates an empty database in one shard, with the present settings.
+    /// Creates an empty database in one shard, with the current settings.
     pub fn new_db(&self, shard: usize, db: u8, now: Tick) -> Box<Db> {
         assert!(shard < self.shard_count);
         let stagger = shard as f64 / self.shard_count as f64;

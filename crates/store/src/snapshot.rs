@@ -5,17 +5,17 @@
 //!
 //! - [`Keyspace::snapshot_step`] walks the entries of one shard, some at a time.
 //! - An entry that has not been passed yet is passed before a command, expiry or eviction changes
-//!   or removes it. Without a snapshot this check is one branch per write.
+//!   or removes it. Without a snapshot, this check is one branch per write.
 //!
 //! `cache/src/packed/unsaved.rs` records which entries are left. An entry is copied as the bytes of
-//! its block, which costs tens of nanoseconds; the caller encodes them on a thread of its own.
+//! its block, which takes tens of nanoseconds; the caller encodes them on its own thread.
 //!
-//! A large value is not copied, because that takes long. If it is removed or replaced, it moves to
-//! the sink as it is. Otherwise the caller borrows it ([`View::lend_unsaved`]), encodes it on its
-//! thread and returns it, while commands on its key wait, as for a long command. Where a command
-//! changes such a value without waiting, because it could not name the key before it ran (a script,
-//! or a client that was blocked), the value is copied after all. Expired elements of such a value
-//! are hidden, and removed when it was passed.
+//! A large value is not copied, because that takes long. If it is removed or replaced, it is moved
+//! to the sink. Otherwise the caller borrows it ([`View::lend_unsaved`]), encodes it on its thread
+//! and returns it, while commands on its key wait, as for a long command. Where a command changes
+//! such a value without waiting, because it could not name the key before it ran (a script, or a
+//! client that was blocked), the value is copied after all. Expired elements of such a value are
+//! hidden, and removed after it was passed.
 //!
 //! A flushed database is kept until the walk has passed it.
 
@@ -29,7 +29,7 @@ use crate::view::View;
 use policy::{Slot, Tick};
 use std::sync::Arc;
 
-/// A large value that was borrowed from its entry to be encoded.
+/// A large value that was borrowed from its entry for encoding.
 #[derive(Debug)]
 pub struct Loan {
     key: Box<[u8]>,
@@ -168,8 +168,8 @@ impl Keyspace {
 }
 
 impl View<'_> {
-    /// Begins a snapshot of the keys as they are now. Needs all shards; no other snapshot may be in
-    /// progress, and no value lent to another keyspace.
+    /// Begins a snapshot of the keys as they are now. Needs all shards. No other snapshot may be in
+    /// progress, and no value may be lent to another keyspace.
     pub fn begin_snapshot(&mut self, sink: &Arc<dyn SnapshotSink>) {
         let now = self.now();
         for locked in self.all() {

@@ -1,5 +1,5 @@
 //! Keys of one shard that clients have read and may cache (CLIENT TRACKING), and the invalidations
-//! that are to be sent to these clients.
+//! to be sent to these clients.
 //!
 //! The table refers to keys by their bytes and ignores the database, as Redis does: a client is
 //! notified of a change of the key in any database. A key leaves the table when it is invalidated,
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub enum InvalidationCause {
     /// A command changed the key. The client that sent it may have requested not to be notified.
     Command,
-    /// The key or an element of it has expired, the key was evicted, or the table was full.
+    /// The key or one of its elements expired, the key was evicted, or the table was full.
     Server,
 }
 
@@ -28,8 +28,8 @@ pub struct Invalidation {
     pub cause: InvalidationCause,
 }
 
-/// Number of readers of one key from which on, at each doubling, those that are disconnected are
-/// removed.
+/// Minimum number of readers of a key at which, whenever the number has doubled, disconnected
+/// readers are removed.
 const READERS_BEFORE_PRUNING: usize = 16;
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Tracked {
         }
     }
 
-    /// Removes a changed key and queues its invalidation, if a client is to be notified.
+    /// Removes a changed key and queues its invalidation, if any client should be notified.
     pub fn invalidate(&mut self, key: &[u8], cause: InvalidationCause) {
         if let Some(at) = self.index.get(key) {
             self.invalidate_at(*at as usize, cause);

@@ -1,10 +1,10 @@
 //! One or more locked shards at one instant, on which commands operate.
 //!
-//! Every method with a key first removes the key or its elements if they have expired. Therefore
+//! Every method with a key first removes the key or its elements if they have expired, so that
 //! commands never find expired keys.
 //!
-//! Commands of an append-only file or of a primary run on a view whose *horizon* precedes its time:
-//! they find what has expired, because the deletions are commands of the same source.
+//! Commands from an append-only file or a primary run on a view whose *horizon* precedes its time:
+//! they still find entries that have expired, because the same source deletes those by commands.
 
 use crate::event::{Class, Event, EventQueue};
 use crate::facts::{EntryFacts, Kind};
@@ -57,7 +57,7 @@ pub enum NewDeadline {
     At(Tick),
 }
 
-/// What an entry is looked up for.
+/// Purpose of looking up an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Read,
@@ -70,13 +70,13 @@ pub(crate) enum Guards<'a> {
     All(Vec<MutexGuard<'a, Locked>>),
 }
 
-/// The two instants of a command. They are equal unless the command comes from a source that
-/// deletes by itself what has expired.
+/// The two instants of a command. They are equal unless the command comes from a source that itself
+/// deletes expired entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instants {
     /// Time at which the command runs. TTLs, ages and idle times are counted from it.
     pub now: Tick,
-    /// Instant that decides what has expired: what has an earlier deadline.
+    /// Instant that decides what has expired: everything with an earlier deadline.
     pub horizon: Tick,
 }
 
@@ -174,8 +174,8 @@ impl<'a> View<'a> {
         self.now
     }
 
-    /// Returns the instant that decides what has expired: what has an earlier deadline. It is the
-    /// time at which commands run, unless [`View::set_horizon`] has set another one.
+    /// Returns the instant that decides what has expired: everything with an earlier deadline. It
+    /// is the time at which commands run, unless [`View::set_horizon`] has set another one.
     pub fn horizon(&self) -> Tick {
         self.horizon
     }
@@ -188,14 +188,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Sets another time under the same locks, which also becomes the horizon. An earlier one is
-    /// for reading values as they were then, before elements of them have expired.
+    /// Sets another time under the same locks, which also becomes the horizon. An earlier time is
+    /// for reading values as they were then, before some of their elements expired.
     pub fn set_now(&mut self, now: Tick) {
         (self.now, self.horizon) = (now, now);
     }
 
-    /// Sets the instant that decides what has expired, for commands that must find what has expired
-    /// since then.
+    /// Sets the horizon to an earlier instant, for commands that must still find entries that have
+    /// expired since then.
     pub fn set_horizon(&mut self, horizon: Tick) {
         self.horizon = horizon;
     }
@@ -298,8 +298,8 @@ impl<'a> View<'a> {
             .expect("the database holds the slot")
     }
 
-    /// Takes the buffer of the key's shard, emptied, so that its capacity is reused. The caller
-    /// puts it back.
+    /// Takes the empty buffer of the key's shard, so that its capacity is reused. The caller puts
+    /// it back.
     pub(crate) fn take_scratch(&mut self, key: &Key<'_>) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.parts(key).2.scratch);
         bytes.clear();
@@ -461,8 +461,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Counts the change of a key that was written or removed, marks it for clients that are
-    /// blocked on it, and collects whether clients are to be notified of the change.
+    /// Counts the change of a key that was written or removed, marks the key for clients blocked on
+    /// it, and queues invalidations for clients that track it.
     #[inline]
     pub(crate) fn mark_ready(&mut self, key: &Key<'_>) {
         let (space, _, locked) = self.parts(key);
@@ -502,8 +502,8 @@ impl<'a> View<'a> {
         self.put_at(key, found, value, at);
     }
 
-    /// Notes for the statistics of TTLs and ages that a value replaces that of the entry `found`,
-    /// or is that of a new one.
+    /// Notes for the statistics of TTLs and ages that a value replaces the value of the entry
+    /// `found`, or belongs to a new entry.
     #[inline]
     fn note_write(&mut self, key: &Key<'_>, found: Option<Slot>, deadline: NewDeadline) {
         let now = self.now;
@@ -529,7 +529,7 @@ impl<'a> View<'a> {
         self.written(key, at);
     }
 
-    /// As [`View::put_at`], without what [`View::written`] does.
+    /// Like [`View::put_at`], without the steps of [`View::written`].
     #[inline]
     fn put_uncounted(
         &mut self,
@@ -575,9 +575,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Stores strings in order, as [`View::set`] does. The memory is counted, and the next expiry
-    /// published, once for several strings of one shard, because that is a part of the time of
-    /// storing a short one.
+    /// Stores strings in order, like [`View::set`]. The memory is counted, and the next expiry
+    /// published, once for several strings of one shard, because that takes part of the time of
+    /// storing a short string.
     pub fn set_all<'e>(
         &mut self,
         strings: impl IntoIterator<Item = (Key<'e>, &'e [u8], Option<Tick>)>,
@@ -610,7 +610,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Counts the memory of the database of a key, and publishes its next expiry.
+    /// Counts the memory of a key's database, and publishes its next expiry.
     fn count(&mut self, key: &Key<'_>) {
         let (space, shard, locked) = self.parts(key);
         locked.account(key.db, space.shared());
@@ -696,7 +696,7 @@ impl<'a> View<'a> {
     }
 
     /// Removes a live key whose new deadline has already passed. It counts as expired and is
-    /// notified as such. Returns whether there was one.
+    /// published as such. Returns whether there was one.
     pub fn expire_now(&mut self, key: &Key<'_>) -> bool {
         self.remove_live(key, Removal::ExpiredOnAccess)
     }
@@ -852,8 +852,8 @@ impl<'a> View<'a> {
         self.notify_overwritten(key, Some(old));
     }
 
-    /// Queues `overwritten` if there was a value of the kind `old`, and `type_changed` if the type
-    /// differs from that of the present value.
+    /// Queues `overwritten` if there was a value of the kind `old`, and `type_changed` if its type
+    /// differs from the current value's.
     pub fn notify_overwritten(&mut self, key: &Key<'_>, old: Option<Kind>) {
         let Some(old) = old.filter(|_| self.notifies()) else {
             return;

@@ -1,6 +1,6 @@
-//! Bytes per key as the docs state them, at key counts between powers of two, where tables that
-//! double would show. The counts are an eighth of those for which `mayfly bench memory` measures
-//! resident memory. The bytes are those that the keyspace counts.
+//! Bytes per key as stated in the docs, at key counts between powers of two, where doubling tables
+//! would show. The counts are an eighth of those for which `mayfly bench memory` measures resident
+//! memory. The bytes are as counted by the keyspace.
 
 use store::{Keyspace, NewDeadline, Options, Tick};
 

@@ -119,7 +119,7 @@ impl Pair {
         }
     }
 
-    /// Removes from the model what has expired by now.
+    /// Removes from the model everything that has expired by now.
     fn forget_dead(&mut self) {
         let now = Tick(self.now);
         let is_dead = |deadline: &Option<Tick>| deadline.is_some_and(|deadline| now > deadline);

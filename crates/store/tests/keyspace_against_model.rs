@@ -90,7 +90,8 @@ struct Run {
     now: u64,
     db: u8,
     watched: Option<(Vec<u8>, u8, Arc<AtomicBool>)>,
-    /// Number of keys that the model removed as expired; compared with what the keyspace reports.
+    /// Number of keys that the model removed as expired, compared with the number that the keyspace
+    /// reports.
     dead: usize,
     expired_events: usize,
 }
@@ -318,7 +319,7 @@ impl Run {
         }
     }
 
-    /// Runs the expiry until nothing expired is left.
+    /// Runs expiry until nothing expired is left.
     fn expire_all(&mut self) {
         for shard in 0..self.space.shard_count() {
             let mut events = vec![];
@@ -532,8 +533,8 @@ fn a_sampling_index_removes_all_expired_keys_eventually() {
     assert_eq!(space.expiry_facts(now).granularity_ms, None);
 }
 
-/// Regression: what removed keys left in the wheel was cleaned up only when another key with an
-/// early deadline was set, because the wheel's wish to run was not published.
+/// Regression: references that removed keys left in the wheel were cleaned up only when another key
+/// with an early deadline was set, because the wheel's next run was not published.
 #[test]
 fn what_deleted_keys_leave_in_the_index_is_removed() {
     let now = Tick(1_700_000_000_000);

@@ -1,5 +1,5 @@
-//! On a replica, keys that its clients have written last expire by its own clock, and those of the
-//! primary when it says so.
+//! On a replica, keys last written by its own clients expire by its own clock, and the primary's
+//! keys expire when the primary says so.
 
 use store::{Key, Keyspace, NewDeadline, Options, Tick};
 

@@ -1,4 +1,4 @@
-//! A key has a deadline of its own, elements with deadlines, or both. Policies and facts about keys
+//! A key may have its own deadline, elements with deadlines, or both. Policies and facts about keys
 //! with a deadline must consider only the key's own.
 
 use store::{DbFacts, Key, Keyspace, Kind, NewDeadline, Options, Tick};

@@ -1,5 +1,5 @@
-//! Snapshots while random operations of all types run: what is passed to the sink must be the keys
-//! as they were at the instant of the snapshot, each once.
+//! Snapshots while random operations of all types run: the entries passed to the sink must be the
+//! keys as they were at the instant of the snapshot, each exactly once.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -271,7 +271,7 @@ impl Run {
         copied
     }
 
-    /// Whether a command on a key, or on all keys if there is none, must wait for a loan.
+    /// Whether a command on a key, or on all keys if `None`, must wait for a loan.
     fn must_wait(&self, key: Option<&[u8]>) -> bool {
         let loan = self.snapshot.as_ref().and_then(|s| s.loan.as_ref());
         loan.is_some_and(|loan| key.is_none_or(|key| loan.key() == key))

@@ -1,4 +1,4 @@
-//! Counting, listing and sampling of live elements while expired ones are not removed yet.
+//! Counting, listing and sampling of live elements while expired ones have not been removed yet.
 //!
 //! With the ranked index, the default, no cost grows with the number of expired elements:
 //!
@@ -7,8 +7,8 @@
 //! - Choosing a random element takes at most 256 tries and examines at most 256 pages. If nearly
 //!   all elements have expired, a live one with a deadline is found by its rank. All pages are
 //!   searched only if the live elements have no deadline and are fewer than one in some thousands.
-//! - A list by deadline examines the listed elements and those of two more leaves of 64. The number
-//!   of elements with earlier deadlines does not matter.
+//! - Listing by deadline examines the listed elements and those of two more leaves of 64. The
+//!   number of elements with earlier deadlines does not matter.
 //!
 //! Other indexes cannot count. With them, expired elements are counted one by one, and a list by
 //! deadline examines all elements.
@@ -30,14 +30,13 @@ impl TimedElements {
         DeadlineCells { elements, now }
     }
 
-    /// Returns the index of deadlines if it is the ranked one, which can count; `None` for any
-    /// other.
+    /// Returns the index of deadlines if it is the ranked one, which can count; otherwise `None`.
     fn ranks(&self) -> Option<&Ranked> {
         self.deadline_index.as_deref()?.index.ranked()
     }
 
-    /// Returns the number of expired elements that are not removed yet; `None` if they would have
-    /// to be counted one by one.
+    /// Returns the number of expired elements that have not been removed yet; `None` if they would
+    /// have to be counted one by one.
     fn dead(&self, now: Tick) -> Option<usize> {
         let Some(deadline_index) = &self.deadline_index else {
             return Some(0);
@@ -71,8 +70,8 @@ impl TimedElements {
         self.is_void || self.dead(now) != Some(0)
     }
 
-    /// Returns whether no element is live. The answer can be false although no element is live,
-    /// because only the ranked index can count expired elements.
+    /// Returns whether no element is live. The result may be a false negative, because only the
+    /// ranked index can count expired elements.
     pub fn is_dead(&self, now: Tick) -> bool {
         let Some(deadline_index) = self.deadline_index.as_deref().filter(|_| !self.is_void())
         else {
@@ -92,8 +91,8 @@ impl TimedElements {
         slots.filter(move |slot| !self.is_void && self.is_live(*slot, now))
     }
 
-    /// Passes the live elements to `each`: page by page, or by their deadlines if most elements
-    /// have expired.
+    /// Passes the live elements to `each`: page by page, or by deadline if most elements have
+    /// expired.
     pub fn each_live(&self, now: Tick, each: &mut dyn FnMut(Slot)) {
         let all_die = self.elements.deadline_count() == self.elements.len();
         if let Some(ranks) = self.ranks().filter(|_| all_die && !self.is_void) {
@@ -109,9 +108,9 @@ impl TimedElements {
         self.live(now).for_each(each);
     }
 
-    /// Passes live elements with deadlines from `first` to `last` to `each` in the order of the
-    /// deadlines: the first `offset` are skipped, then up to `count` are passed. Elements with
-    /// equal deadlines are in an arbitrary order that does not change until something is written.
+    /// Passes live elements with deadlines from `first` to `last` to `each` in order of deadline:
+    /// skips the first `offset`, then passes up to `count`. Elements with equal deadlines are in an
+    /// arbitrary order that does not change until something is written.
     pub fn each_by_deadline(
         &self,
         (first, last): (Tick, Tick),
@@ -159,9 +158,9 @@ impl TimedElements {
         found.or_else(|| self.pick_of_few(now, random))
     }
 
-    /// Returns a random live element if nearly all have expired; all are equally likely. One with a
-    /// deadline is found by its rank in the index. One without, or any with an index that cannot
-    /// count, is counted off in the order of the pages.
+    /// Returns a random live element when nearly all elements have expired; all are equally likely.
+    /// An element with a deadline is found by its rank in the index. An element without one, or any
+    /// element if the index cannot count, is counted off in page order.
     #[cold]
     fn pick_of_few(&self, now: Tick, random: u64) -> Option<Slot> {
         let len = self.len(now);
@@ -186,8 +185,8 @@ impl TimedElements {
         self.live(now).nth(nth)
     }
 
-    /// Passes up to `count` distinct live elements to `each`, chosen uniformly; all if there are no
-    /// more.
+    /// Passes up to `count` distinct live elements to `each`, chosen uniformly, or all if there are
+    /// fewer.
     pub fn sample(
         &self,
         count: usize,

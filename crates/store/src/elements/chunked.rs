@@ -70,7 +70,7 @@ impl<T> Chunked<T> {
         item
     }
 
-    /// Returns the bytes of the array itself, without what its items own.
+    /// Returns the bytes of the array itself, without memory that its items own.
     pub fn heap_bytes(&self) -> usize {
         let last = self.chunks.last().map_or(0, Vec::capacity);
         let full = self.chunks.len().saturating_sub(1) * CHUNK;

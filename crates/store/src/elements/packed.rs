@@ -11,8 +11,8 @@
 //!               element   deadline 6 │ as above; deadline 0: none
 //! ```
 //!
-//! The tag of the entry that holds the bytes states which layout it is. So a collection of which no
-//! element ever had a deadline has no bytes for deadlines.
+//! The tag of the entry that holds the bytes identifies the layout, so that a collection of which
+//! no element ever had a deadline has no bytes for deadlines.
 
 use crate::collection::{
     ChangedElements, ChooseDeadline, Deadlines, ReportExpired, Representation, trim_bytes,
@@ -23,10 +23,10 @@ use policy::{Budget, Tick};
 const DEADLINE: usize = 6;
 /// Value of the four length bits that marks a longer length, which is stored separately.
 const LONG: usize = 15;
-/// Flag that the key's own deadline is stored behind the flags.
+/// Flag that the key's own deadline is stored after the flags.
 const HAS_OWN: u8 = 1;
 
-/// Data that is stored behind each member.
+/// Data stored after each member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Nothing: sets and lists.
@@ -47,7 +47,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Returns the parts of the element at `at`, the position behind its deadline if it has one.
+    /// Returns the parts of the element at `at`, which is the position after its deadline if it has
+    /// one.
     #[inline(always)]
     pub fn of(bytes: &[u8], at: usize, tail: Tail) -> Parts {
         let (member_len, tail_len, member_at) = match tail {
@@ -83,7 +84,7 @@ pub(crate) fn own_deadline(bytes: &[u8]) -> Option<Tick> {
     }
 }
 
-/// Returns the members and the data behind them in bytes of elements without deadlines.
+/// Returns the members and the data after them in bytes of elements without deadlines.
 #[inline(always)]
 pub(crate) fn elements_of(
     bytes: &[u8],
@@ -178,7 +179,7 @@ fn write_length(bytes: &mut Vec<u8>, mut len: usize) {
     bytes.push(len as u8);
 }
 
-/// Reads a length. Returns it and the position behind it.
+/// Reads a length. Returns it and the position after it.
 #[inline(always)]
 fn read_length(bytes: &[u8], at: usize) -> (usize, usize) {
     let first = bytes[at];
@@ -253,7 +254,7 @@ impl PackedElements {
         }
     }
 
-    /// Returns whether there is no element, expired or not.
+    /// Returns whether there is no element, not even an expired one.
     pub fn is_empty(&self) -> bool {
         self.start() >= self.bytes.len()
     }
@@ -318,7 +319,7 @@ impl PackedElements {
         Err(count)
     }
 
-    /// Passes a live element's deadline to `choose` and sets the one that it returns. Returns
+    /// Passes a live element's deadline to `choose` and sets the deadline that it returns. Returns
     /// whether there is such an element.
     #[inline]
     pub fn update_deadline(
@@ -355,7 +356,7 @@ impl PackedElements {
         self.bytes[at..].rotate_right(room);
     }
 
-    /// Returns the position behind the last element.
+    /// Returns the position after the last element.
     pub fn end(&self) -> usize {
         self.bytes.len()
     }

@@ -1,4 +1,4 @@
-//! A page of elements: one allocation, in which elements are found by a byte of their hash.
+//! A page of elements: one allocation in which elements are found by a byte of their hash.
 //!
 //! ```text
 //! page      indexes 1 │ live 1 │ used 2 │ garbage 2 │ kind 1 │ tag 1 × indexes │ place 2 × indexes
@@ -41,10 +41,10 @@ pub(super) const HAS_DEADLINE: u16 = 1 << 14;
 pub(super) const IS_OUTSIDE: u16 = 1 << 15;
 const DISTANCE: u16 = (1 << 14) - 1;
 
-/// Properties that are the same for all pages of a collection.
+/// Properties shared by all pages of a collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageKind {
-    /// Data that is stored behind each member.
+    /// Data stored after each member.
     pub tail: Tail,
     /// Length in bytes of a link that does not fit in 16 bits; 0 if links fit.
     pub wide: u8,

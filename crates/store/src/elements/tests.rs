@@ -222,8 +222,8 @@ proptest! {
     }
 }
 
-/// Maximum number of pages above one that may be left without elements, because each removal merges
-/// one page.
+/// Maximum number of excess pages that may remain when there are no elements, because each removal
+/// merges one page.
 const PAGES_LEFT: usize = 1;
 
 #[test]

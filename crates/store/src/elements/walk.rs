@@ -19,9 +19,9 @@ impl Elements {
             .map(move |index| slot_of(number, index))
     }
 
-    /// Passes elements from a cursor on to `each`, page by page, until at least `count` are passed.
-    /// Returns the next cursor, 0 at the end. An element that is present during the whole scan is
-    /// passed at least once.
+    /// Passes elements, beginning at a cursor, to `each`, page by page, until at least `count` are
+    /// passed. Returns the next cursor, 0 at the end. An element that is present during the whole
+    /// scan is passed at least once.
     ///
     /// The cursor is a position in the order of the bit-reversed hashes. In this order a page is a
     /// range of positions, a split divides the range in two, and a merge joins two ranges.
@@ -44,8 +44,8 @@ impl Elements {
     }
 
     /// Returns a random element for which `is_wanted` returns true. All such elements are equally
-    /// likely, unless all random tries fail because there are few of them. In that case it searches
-    /// a number of pages from a random one on, and returns `None` if it finds none.
+    /// likely, unless all random tries fail because there are few of them. In that case, it
+    /// searches a number of pages beginning at a random one, and returns `None` if it finds none.
     pub fn sample_where(&self, random: u64, is_wanted: impl Fn(Slot) -> bool) -> Option<Slot> {
         if self.len == 0 {
             return None;

@@ -1,23 +1,24 @@
 //! Which shards background work evicts from while the memory is over its limit.
 //!
-//! A write evicts from its own shard only. So the memory can be over its limit when the last writes
-//! were to shards without anything to evict, when the limit was lowered, or when the host uses more
-//! bytes outside the shards. Then background work evicts. Only bytes that can be evicted count:
-//! under a policy for volatile keys, a large value without a deadline is no reason to evict the
-//! other keys of its shard. The shards with more evictable bytes than their share of the limit
-//! yield first. If there are none, those yield that have at least the mean of all shards.
+//! A write evicts only from its own shard. Memory can therefore exceed its limit when the last
+//! writes were to shards without anything to evict, when the limit was lowered, or when the host
+//! uses more bytes outside of the shards. In these cases, background work evicts. Only bytes that
+//! can be evicted count: under a policy for volatile keys, a large value without a deadline is no
+//! reason to evict the other keys of its shard. The shards with more evictable bytes than their
+//! share of the limit yield first. If there are none, those with at least the mean of all shards
+//! yield.
 //!
-//! Each shard publishes after background work what it has to yield, so that no shard waits for
-//! another one that has nothing, and a worker knows without locks whether it has to continue.
+//! After background work, each shard publishes how much it has to yield, so that no shard waits for
+//! one that has nothing, and a worker can tell without locks whether to continue.
 
 use super::{Cell, Keyspace};
 use crate::shard::{Locked, Room};
 use std::sync::atomic::Ordering;
 
 impl Keyspace {
-    /// Returns whether background work on one of these shards would evict: the memory is over its
-    /// limit, and the shard is one of those that yield. Takes no lock; the state of a shard is that
-    /// after the last background work on it.
+    /// Returns whether background work on one of these shards would evict: the memory exceeds its
+    /// limit, and the shard is one of those that yield. Takes no lock; the state of a shard is as
+    /// of the last background work on it.
     pub fn must_evict(&self, shards: &[usize]) -> bool {
         if !self.lacks_memory() {
             return false;
@@ -28,7 +29,7 @@ impl Keyspace {
         evictable.any(|bytes| bytes >= least)
     }
 
-    /// Evicts some entries of a shard if it is the one to yield. Returns whether it may have more
+    /// Evicts some entries of a shard if the shard should yield. Returns whether it may have more
     /// to evict.
     pub(super) fn evict_in_background(&self, shard: usize, locked: &mut Locked) -> bool {
         let shared = self.shared();
@@ -58,8 +59,8 @@ impl Keyspace {
         self.shared.memory.is_over() && !self.is_frozen()
     }
 
-    /// Returns the minimum number of evictable bytes of the shards that yield: more than a share of
-    /// the limit if any shard has that, and otherwise the mean, so that always one of them yields
+    /// Returns the minimum number of evictable bytes in the shards that yield: more than a share of
+    /// the limit if any shard has that, and otherwise the mean, so that one of them always yields
     /// if anything can be evicted.
     fn yielding_bytes_min(&self) -> u64 {
         let share = self.shared.memory.share_bytes(self.cells.len());

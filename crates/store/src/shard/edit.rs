@@ -47,8 +47,8 @@ pub(crate) fn is_dead(db: &Db, slot: Slot, now: Tick) -> bool {
         }
 }
 
-/// Returns the deadline under which the expiry index must hold the entry of an object. Stores the
-/// key's own deadline in the object if its elements have deadlines.
+/// Returns the deadline under which the expiry index must hold an object's entry. Stores the key's
+/// own deadline in the object if its elements have deadlines.
 pub(crate) fn file(object: &mut Object, own: Option<Tick>, now: Tick) -> Option<Tick> {
     if object.deadlines().is_none() {
         return own;
@@ -192,9 +192,8 @@ impl Locked {
     }
 
     /// Handles an entry whose indexed deadline has passed. Removes the entry if the deadline is the
-    /// key's own or all elements have expired, else its expired elements, unless a snapshot still
-    /// needs them. Returns the slot
-    /// of the entry if it is still present.
+    /// key's own or all elements have expired. Otherwise removes its expired elements, unless a
+    /// snapshot still needs them. Returns the slot of the entry if it is still present.
     #[expect(
         clippy::too_many_arguments,
         reason = "instant, budget and callback are passed through"
@@ -295,7 +294,7 @@ impl Locked {
         None
     }
 
-    /// Records the removal of expired elements and publishes it. `stays` is false if the key is
+    /// Records and publishes the removal of expired elements. `stays` is false if the key is
     /// removed, too, so that its elements need not be recorded.
     fn elements_expired(
         &mut self,

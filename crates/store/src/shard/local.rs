@@ -1,15 +1,15 @@
 //! Local keys: those that clients of a replica have written last.
 //!
-//! What has expired on a replica is removed when its primary says so. The primary does not know
-//! local keys; they are removed by the clock of the replica. A key that the primary writes is no
-//! longer local.
+//! A replica removes expired entries when its primary says so. The primary does not know local
+//! keys; they are removed by the replica's clock. A key that the primary writes is no longer local.
 
 use policy::Tick;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Local keys of one database in one shard, with the deadline under which the expiry index holds
-/// their entries. A key without one is not there, so that there are at most as many as entries.
+/// their entries. A key without a deadline is not included, so there are at most as many as
+/// entries.
 ///
 /// Trees, because a hash table that grows delays a write by milliseconds.
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl LocalKeys {
         }
     }
 
-    /// Panics if the trees differ or the bytes are not those of the keys.
+    /// Panics if the trees differ or the number of bytes is wrong.
     pub fn check(&self) {
         let pairs = self.by_key.iter();
         let pairs: BTreeSet<_> = pairs.map(|(key, at)| (*at, Arc::clone(key))).collect();

@@ -29,10 +29,10 @@ pub(crate) trait LargeElements: LargeForm {
     fn unpack(tail: Tail, packed: &PackedElements, scene: &Scene<'_>) -> Self;
     /// Returns the elements with their deadlines.
     fn members(&self) -> &TimedElements;
-    /// Returns the elements for changes on which no secondary index depends, such as changes of
+    /// Returns the elements for changes that do not affect a secondary index, such as changes of
     /// deadlines.
     fn members_mut(&mut self) -> &mut TimedElements;
-    /// Removes the element in a slot, whether it has expired or not.
+    /// Removes the element in a slot, even if it has expired.
     fn remove_slot(&mut self, slot: Slot, now: Tick);
 }
 
@@ -239,8 +239,8 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Removes a live element. Returns whether there was one. An expired element stays until the
-    /// expiry removes it, so that its expiry is counted and notified.
+    /// Removes a live element. Returns whether there was one. An expired element stays until expiry
+    /// removes it, so that its expiry is counted and published.
     pub fn remove(&mut self, member: &[u8], now: Tick) -> bool {
         match self {
             Form::Packed(packed) => {
@@ -282,7 +282,7 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Passes a live element's deadline to `choose` and sets the one that it returns. Returns
+    /// Passes a live element's deadline to `choose` and sets the deadline that it returns. Returns
     /// whether there is such an element.
     pub fn update_deadline(
         &mut self,
@@ -314,9 +314,9 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Passes about `count` live elements from `cursor` on to `each`; a packed form passes all.
-    /// Returns the next cursor, 0 at the end. An element that is present during the whole scan is
-    /// passed at least once.
+    /// Passes about `count` live elements, beginning at `cursor`, to `each`; a packed form passes
+    /// all. Returns the next cursor, 0 at the end. An element that is present during the whole scan
+    /// is passed at least once.
     pub fn scan(
         &self,
         cursor: u64,

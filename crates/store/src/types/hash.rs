@@ -99,10 +99,10 @@ impl Hash {
         }
     }
 
-    /// Passes live fields with deadlines from `first` to `last` to `each` in the order of the
-    /// deadlines: the first `offset` are skipped, then up to `count` are passed. Fields with equal
-    /// deadlines are in an arbitrary order that does not change until something is written. The
-    /// work grows with `count`, not with the hash.
+    /// Passes live fields with deadlines from `first` to `last` to `each` in order of deadline:
+    /// skips the first `offset`, then passes up to `count`. Fields with equal deadlines are in an
+    /// arbitrary order that does not change until something is written. The work grows with
+    /// `count`, not with the hash.
     pub fn each_by_deadline<'h>(
         &'h self,
         (first, last): (Tick, Tick),
@@ -128,9 +128,9 @@ impl Hash {
         }
     }
 
-    /// Passes about `count` live fields and values from `cursor` on to `each`; all if the hash is
-    /// packed. Returns the next cursor, 0 at the end. A field that is present during the whole scan
-    /// is passed at least once.
+    /// Passes about `count` live fields and values, beginning at `cursor`, to `each`; all if the
+    /// hash is packed. Returns the next cursor, 0 at the end. A field that is present during the
+    /// whole scan is passed at least once.
     pub fn scan(
         &self,
         cursor: u64,

@@ -101,8 +101,8 @@ impl Set {
         self.form = Form::Strings(form);
     }
 
-    /// Removes a live member. Returns whether there was one. An expired member stays until the
-    /// expiry removes it, so that its expiry is counted and notified.
+    /// Removes a live member. Returns whether there was one. An expired member stays until expiry
+    /// removes it, so that its expiry is counted and published.
     pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
         let is_removed = match &mut self.form {
             Form::Integers(integers) => {
@@ -161,9 +161,9 @@ impl Set {
         });
     }
 
-    /// Passes about `count` live members from `cursor` on to `each`; all if the set is packed.
-    /// Returns the next cursor, 0 at the end. A member that is present during the whole scan is
-    /// passed at least once.
+    /// Passes about `count` live members, beginning at `cursor`, to `each`; all if the set is
+    /// packed. Returns the next cursor, 0 at the end. A member that is present during the whole
+    /// scan is passed at least once.
     pub fn scan(
         &self,
         cursor: u64,
@@ -246,8 +246,8 @@ impl Set {
         }
     }
 
-    /// Passes the deadline of a live member to `choose` and sets the one that it returns; `None`
-    /// changes nothing. Returns whether there is such a member.
+    /// Passes the deadline of a live member to `choose` and sets the deadline that it returns;
+    /// `None` changes nothing. Returns whether there is such a member.
     pub fn update_deadline(
         &mut self,
         member: &[u8],

@@ -123,9 +123,9 @@ impl SortedSet {
         }
     }
 
-    /// Passes about `count` live members from `cursor` on to `each`; all if the set is packed.
-    /// Returns the next cursor, 0 at the end. A member that is present during the whole scan is
-    /// passed at least once.
+    /// Passes about `count` live members, beginning at `cursor`, to `each`; all if the set is
+    /// packed. Returns the next cursor, 0 at the end. A member that is present during the whole
+    /// scan is passed at least once.
     pub fn scan(
         &self,
         cursor: u64,

@@ -37,7 +37,7 @@ use std::ops::Bound;
 /// Bytes of a group besides those that the group counts.
 const GROUP_BYTES: usize = size_of::<Group>() + 64;
 
-/// What happens to the references of consumer groups when entries are removed.
+/// Treatment of consumer group references when entries are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum References {
     /// Pending entries remain listed.
@@ -52,7 +52,7 @@ pub enum References {
 /// Entries that a trim removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimTo {
-    /// The first entries as long as there are more than this number.
+    /// The first entries while there are more than this number.
     Length(u64),
     /// Entries with smaller IDs.
     Id(StreamId),
@@ -120,10 +120,10 @@ struct Body {
     max_age_ms: u64,
     /// The key's own deadline, while entries have deadlines.
     own: Option<Tick>,
-    /// Entries with smaller IDs have expired, whatever the maximum age is now, and they or their
-    /// places in lists of pending entries are still to be removed.
+    /// Entries with smaller IDs have expired, regardless of the current maximum age, and they or
+    /// their places in lists of pending entries remain to be removed.
     floor: StreamId,
-    /// Name of the group at which the removal of pending entries goes on, and the ID before which
+    /// Name of the group at which the removal of pending entries continues, and the ID before which
     /// it removes them; `None` if it begins with the first group.
     purge: Option<(Box<[u8]>, StreamId)>,
     /// IDs of messages that producers may send again.
@@ -198,7 +198,7 @@ impl Body {
                 .is_some_and(|first| first < self.live(now).line)
     }
 
-    /// Returns the entries that have expired and are still present, or still listed as pending.
+    /// Returns the entries that have expired and are still stored or listed as pending.
     fn expired(&self, now: Tick) -> Expired {
         let mut expired = Expired {
             line: self.live(now).line,
@@ -381,7 +381,8 @@ impl Stream {
         self.body.len(scene.horizon)
     }
 
-    /// Returns the number of stored entries if own deadlines of some have passed, and 0 otherwise.
+    /// Returns the number of stored entries if the own deadlines of any have passed, and 0
+    /// otherwise.
     pub fn overdue_len(&self, scene: &Scene<'_>) -> usize {
         let log = &self.body.log;
         match log.nearest().is_some_and(|nearest| nearest < scene.horizon) {
@@ -418,15 +419,15 @@ impl Stream {
         self.body.entries_added = facts.entries_added;
     }
 
-    /// Sets the maximum age in milliseconds; 0 for none. Entries that have expired by the present
+    /// Sets the maximum age in milliseconds; 0 for none. Entries that have expired by the current
     /// one stay expired.
     pub fn set_max_age(&mut self, ms: u64, scene: &Scene<'_>) {
         self.body.floor = self.body.live(scene.horizon).line;
         self.body.max_age_ms = ms;
     }
 
-    /// Returns about the number of entries behind an ID, expired ones included: whole blocks are
-    /// counted, until they have more than `enough` entries.
+    /// Returns the approximate number of entries after an ID, including expired ones: whole blocks
+    /// are counted, until they have more than `enough` entries.
     pub fn count_behind(&self, id: StreamId, enough: usize) -> usize {
         id.next()
             .map_or(0, |next| self.body.log.count_from(next, enough))
@@ -549,8 +550,8 @@ impl Stream {
         Removed::Done
     }
 
-    /// Removes entries from the front. If references are deleted, those of the entries in the
-    /// trimmed range that were deleted before are deleted, too.
+    /// Removes entries from the front. If references are deleted, those of entries in the trimmed
+    /// range that were deleted earlier are deleted, too.
     pub fn trim_to(&mut self, trim: &Trim, scene: &Scene<'_>) -> Trimmed {
         let (entries, last) = match trim.references {
             References::Keep => (self.trim_blocks(trim, scene), None),
@@ -566,7 +567,7 @@ impl Stream {
         }
     }
 
-    /// Trims whatever groups refer to. Returns the number of removed entries.
+    /// Trims regardless of references from groups. Returns the number of removed entries.
     fn trim_blocks(&mut self, trim: &Trim, scene: &Scene<'_>) -> u64 {
         let body = &mut *self.body;
         let (len, mut removed) = (body.len(scene.horizon) as u64, 0);
@@ -661,8 +662,8 @@ impl Stream {
         Some(entry.deadline.into_iter().chain(by_age).min())
     }
 
-    /// Passes the own deadline of the entry with the ID in `text` to `choose` and sets the one that
-    /// it returns; `None` changes nothing. Returns whether there is such an entry.
+    /// Passes the own deadline of the entry with the ID in `text` to `choose` and sets the deadline
+    /// that it returns; `None` changes nothing. Returns whether there is such an entry.
     pub fn update_deadline(
         &mut self,
         text: &[u8],
@@ -744,7 +745,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether an entry has a deadline of its own.
+    /// Returns whether any entry has its own deadline.
     pub fn has_own_deadlines(&self) -> bool {
         self.body.log.nearest().is_some()
     }

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// Elements in a plain map, with which a type is compared. Expired elements stay until the expiry
-/// of the model removes them.
+/// Elements in a plain map that a type is compared with. Expired elements stay until the model's
+/// expiry removes them.
 pub(super) type Plain<V> = BTreeMap<Vec<u8>, (V, Option<Tick>)>;
 
 /// Names and values without deadlines.

@@ -265,8 +265,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Stores a collection under a key and replaces a value of any type. An empty collection
-    /// deletes the key. Returns whether the key is present afterwards.
+    /// Stores a collection under a key, replacing a value of any type. An empty collection deletes
+    /// the key. Returns whether the key is present afterwards.
     fn replace<C: InObject>(
         &mut self,
         key: &Key<'_>,
@@ -287,8 +287,8 @@ impl<'a> View<'a> {
         false
     }
 
-    /// Stores a hash under a key. The key has no deadline of its own afterwards. An empty hash
-    /// deletes the key. Returns whether the key is present afterwards.
+    /// Stores a hash under a key. The key has no own deadline afterwards. An empty hash deletes the
+    /// key. Returns whether the key is present afterwards.
     pub fn replace_hash(&mut self, key: &Key<'_>, hash: Hash) -> bool {
         self.replace(key, hash, None)
     }
@@ -329,15 +329,15 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Leaves a part of a stream to be freed by background work. `key` selects the shard that does
+    /// Leaves part of a stream to be freed by background work. `key` selects the shard that does
     /// it.
     pub fn defer_drop_stream(&mut self, key: &Key<'_>, waste: Stream) {
         let (space, _, locked) = self.parts(key);
         locked.defer_drop(Some(Object::Stream(waste)), space.shared());
     }
 
-    /// Leaves the elements that were removed from a list to be freed by background work. `key`
-    /// selects the shard that does it.
+    /// Leaves the elements removed from a list to be freed by background work. `key` selects the
+    /// shard that does it.
     pub fn defer_drop_list(&mut self, key: &Key<'_>, waste: List) {
         if !waste.is_empty() {
             let (space, _, locked) = self.parts(key);

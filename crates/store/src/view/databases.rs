@@ -23,8 +23,9 @@ impl View<'_> {
             .sum()
     }
 
-    /// Passes about `count` live keys from `cursor` on to `each`. Returns the next cursor, 0 at the
-    /// end. A key that is present during the whole scan is passed at least once. Needs all shards.
+    /// Passes about `count` live keys, beginning at `cursor`, to `each`. Returns the next cursor, 0
+    /// at the end. A key that is present during the whole scan is passed at least once. Needs all
+    /// shards.
     pub fn scan(
         &mut self,
         db: u8,

@@ -80,7 +80,7 @@ impl View<'_> {
         self.write_head(key, &bytes[..len]);
     }
 
-    /// Makes later cas numbers of a key greater than this one, which an item in a file has, so that
+    /// Makes later CAS numbers of a key greater than this one, which an item in a file has, so that
     /// a client that still knows the number changes no later item. Numbers from 2^63 on, which only
     /// clients choose, have no effect.
     pub fn pass_cas(&mut self, key: &Key<'_>, cas: u64) {

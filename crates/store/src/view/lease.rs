@@ -1,8 +1,8 @@
-//! Moving the values of keys to a keyspace of their own, for a long command, and back.
+//! Moves the values of keys to a separate keyspace for a long command, and back.
 //!
 //! The move takes constant time per key, because a large value is behind a pointer. A [`Lent`]
-//! value remains in the entry meanwhile. Where removals are recorded, that of such an entry is
-//! recorded when its value comes back ([`View::take_back`]).
+//! value remains in the entry meanwhile. If removals are being recorded, the removal of such an
+//! entry is recorded when its value comes back ([`View::take_back`]).
 
 use super::{Purpose, View};
 use crate::collection::Scene;
@@ -25,13 +25,13 @@ const INLINE_ELEMENT_BYTES: usize = 16;
 pub struct Extent {
     /// Number of elements of a large collection; for any other value a small estimate.
     pub len: usize,
-    /// Number of bytes: of a string its length, of a collection what it occupies.
+    /// Number of bytes: a string's length, or the memory of a collection.
     pub bytes: usize,
     /// Number of bytes that are allocated.
     pub capacity: usize,
 }
 
-/// The values of one name in all databases, as they were moved by [`View::lend`].
+/// The values of one name in all databases, as moved by [`View::lend`].
 #[derive(Debug)]
 pub struct Lease {
     name: Box<[u8]>,
@@ -91,8 +91,8 @@ impl View<'_> {
         count.unwrap_or(0)
     }
 
-    /// Returns the number of entries of a stream if some of them have own deadlines that have
-    /// passed, and 0 otherwise. Commands on groups look at each of these until they are removed.
+    /// Returns the number of a stream's entries if the own deadlines of any have passed, and 0
+    /// otherwise. Commands on groups look at each of these entries until they are removed.
     pub fn overdue_len(&mut self, key: &Key<'_>) -> usize {
         let len = self.peek_large_stream(key, |stream, scene| stream.overdue_len(scene));
         len.unwrap_or(0)
@@ -132,8 +132,8 @@ impl View<'_> {
         }
     }
 
-    /// Marks a key as written for the clients that are blocked on it, because they were passed over
-    /// when it was written.
+    /// Marks a key as written for the clients blocked on it, because they were skipped when it was
+    /// written.
     pub fn remind_waiters(&mut self, key: &Key<'_>) {
         let (space, _, locked) = self.parts(key);
         if !locked.waiting.is_empty() {
@@ -144,7 +144,7 @@ impl View<'_> {
     }
 
     /// Moves the values that a name has in all databases to the keyspace of another view. The
-    /// caller makes sure that no command accesses the name until [`View::take_back`].
+    /// caller ensures that no command accesses the name until [`View::take_back`].
     pub fn lend(&mut self, name: &[u8], to: &mut View<'_>) -> Lease {
         let databases = self.space.databases();
         let mut parts = Vec::with_capacity(databases);
@@ -206,7 +206,7 @@ impl View<'_> {
         Some((inline.or(taken)?, own))
     }
 
-    /// Counts the memory of a key's database after a change that is no write.
+    /// Counts the memory of a key's database after a change that is not a write.
     fn recount(&mut self, key: &Key<'_>) {
         let (space, _, locked) = self.parts(key);
         locked.account(key.db, space.shared());
@@ -248,10 +248,10 @@ impl View<'_> {
     /// each key that was changed there. A value whose entry has expired, was evicted or was flushed
     /// meanwhile stays there, to be freed by the caller.
     ///
-    /// Expiry and eviction of an entry whose value was lent are not recorded. The keys that they
-    /// have removed and that are still absent are added to `lost`. The caller passes them to
-    /// [`View::record`] behind the effect of what was done with the values: where the record is
-    /// read, the keys were there until then.
+    /// Expiry and eviction of an entry whose value was lent are not recorded. Keys that they
+    /// removed and that are still absent are added to `lost`. The caller passes them to
+    /// [`View::record`] after the effect of the long command, because for readers of the record,
+    /// the keys existed until then.
     pub fn take_back(&mut self, lease: &Lease, from: &mut View<'_>, lost: &mut Vec<Removed>) {
         for (db, part) in lease.parts.iter().enumerate() {
             let key = self.space.key(db as u8, &lease.name);
@@ -277,7 +277,7 @@ impl View<'_> {
         })
     }
 
-    /// Returns the slot of an entry that is in the table, whether it has expired or not.
+    /// Returns the slot of an entry in the table, even if it has expired.
     fn find(&mut self, key: &Key<'_>) -> Option<Slot> {
         self.parts(key).2.db(key.db)?.find(key.hash, key.bytes)
     }

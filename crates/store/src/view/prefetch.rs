@@ -6,7 +6,7 @@ use crate::elements::Elements;
 use crate::shared::{Db, Key};
 use cache::Value;
 
-/// Pages of a large collection, whose memory is prefetched in three steps.
+/// Pages of a large collection, for prefetching their memory in three steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a>(&'a Elements);
 

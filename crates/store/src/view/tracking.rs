@@ -58,8 +58,8 @@ impl Keyspace {
 
 impl View<'_> {
     /// Records that a client has read a key. The keyspace holds at most about `keys_max` such keys;
-    /// beyond that another key is invalidated. `is_connected` returns whether there is a client of
-    /// this id. Does nothing if tracking is off.
+    /// beyond that, another key is invalidated. `is_connected` returns whether there is a client
+    /// with this id. Does nothing if tracking is off.
     pub fn track(
         &mut self,
         key: &Key<'_>,

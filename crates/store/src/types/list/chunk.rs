@@ -46,7 +46,7 @@ impl ChunkLimit {
     }
 
     /// Returns half of this limit. Neighbouring chunks are merged, and a list is packed again, only
-    /// below half the limit. Otherwise a list whose length varies about the limit would be
+    /// below half the limit. Otherwise a list whose length varies around the limit would be
     /// converted each time.
     pub fn half(&self) -> ChunkLimit {
         ChunkLimit {
@@ -239,10 +239,10 @@ impl Chunk {
         limit.allows(self.len() + 1, self.bytes() + element_bytes(len))
     }
 
-    /// Returns whether an element of length `len` should be added here and not to a new chunk. If
-    /// the buffer is full, the elements must be copied into a larger one. That is worthwhile only
-    /// if the chunk can still grow enough: its buffer is smaller than the limit, or its elements
-    /// fill at most half of the limit.
+    /// Returns whether an element of length `len` should be added here instead of to a new chunk.
+    /// If the buffer is full, the elements must be copied into a larger one. That is worthwhile
+    /// only if the chunk can still grow enough: its buffer is smaller than the limit, or its
+    /// elements fill at most half of the limit.
     pub fn takes_at(&self, end: End, len: usize, limit: ChunkLimit) -> bool {
         let is_cheap = self.spare(end) >= element_bytes(len)
             || self.buffer.capacity() < limit.bytes

@@ -4,7 +4,7 @@
 //! width 1: 2, 4 or 8 │ integers of that many bytes, little-endian, two's complement
 //! ```
 //!
-//! All integers have the width of the widest one that was ever present. Without integers there are
+//! All integers have the width of the widest one that was ever stored. Without integers there are
 //! no bytes.
 
 use crate::collection::{Representation, Scene, trim_bytes};
@@ -123,7 +123,7 @@ impl Integers {
         Err(low)
     }
 
-    /// Returns the index of a member given as text, if it is an integer of the set.
+    /// Returns the index of a member given as text, if the member is an integer in the set.
     pub fn position(&self, member: &[u8]) -> Option<usize> {
         integer(member).and_then(|number| self.find(number).ok())
     }

@@ -1,4 +1,4 @@
-//! Tests that compare sets with a plain map, and set operations with those of plain sets.
+//! Tests that compare sets with a plain map, and set operations with those on plain sets.
 
 use super::*;
 use crate::limits::Limits;

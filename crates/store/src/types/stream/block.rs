@@ -9,10 +9,10 @@
 //!         count │ (length, name, length, value) × count with its own names
 //! ```
 //!
-//! Counts, lengths, `ms` and `seq` are numbers of 7 bits a byte, lowest first. `ms` is the
-//! difference to the previous entry's time. If it is 0, `seq` is the difference of the sequence
-//! numbers minus one, else the sequence number itself; 0 is not stored. The entry before the first
-//! one is the predecessor of the block's base, so that the first entry stores no difference.
+//! Counts, lengths, `ms` and `seq` are numbers of 7 bits per byte, lowest first. `ms` is the
+//! difference from the previous entry's time. If it is 0, `seq` is the difference of the sequence
+//! numbers minus one, otherwise the sequence number itself; 0 is not stored. The entry before the
+//! first one is the predecessor of the block's base, so that the first entry stores no difference.
 //!
 //! An entry of one value of three bytes under the names of its block takes five bytes. There are no
 //! tombstones: a removed entry is cut out, and the next one stores its new difference.
@@ -134,11 +134,11 @@ impl Head {
 pub struct Entry<'a> {
     /// ID of the entry.
     pub id: StreamId,
-    /// Deadline of the entry's own, as opposed to the maximum age of the stream.
+    /// The entry's own deadline, as opposed to the stream's maximum age.
     pub deadline: Option<Tick>,
     /// Number of fields.
     len: usize,
-    /// Names of the block if the entry has none of its own, without their number.
+    /// Names of the block, without their number, if the entry has no names of its own.
     names: Option<&'a [u8]>,
     /// Values, or names and values.
     body: &'a [u8],
@@ -222,7 +222,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Creates a block of one entry, the names of which become those of the block.
+    /// Creates a block of one entry, whose names become those of the block.
     pub fn new<'f>(id: StreamId, deadline: Option<Tick>, fields: impl NewFields<'f>) -> Block {
         let mut bytes = Vec::new();
         push_number(&mut bytes, fields.len() as u64);
@@ -278,7 +278,7 @@ impl Block {
         self.bytes.shrink_to_fit();
     }
 
-    /// Adds an entry behind all others.
+    /// Adds an entry after all others.
     pub fn push<'f>(&mut self, id: StreamId, deadline: Option<Tick>, fields: impl NewFields<'f>) {
         debug_assert!(self.len == 0 || id > self.last);
         let shares = self.has_names_of(fields.clone());

@@ -9,7 +9,7 @@ use crate::collection::Scene;
 /// Maximum number of pending entries that XAUTOCLAIM examines for each that it may claim.
 const ATTEMPTS_PER_CLAIM: usize = 10;
 
-/// How entries are delivered.
+/// Way in which entries are delivered.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     /// Consumer that receives the entries.
@@ -20,17 +20,17 @@ pub struct Delivery {
     pub becomes_pending: bool,
 }
 
-/// How entries are claimed.
+/// Way in which entries are claimed.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     /// New consumer of the entries.
     pub consumer: ConsumerIndex,
     /// Minimum time since the last delivery, in milliseconds.
     pub idle_ms_min: u64,
-    /// Time of delivery to be recorded, in milliseconds since the Unix epoch.
+    /// Time of delivery to record, in milliseconds since the Unix epoch.
     pub delivered_ms: u64,
-    /// Number of deliveries to be recorded. Otherwise the number increases, unless
-    /// `keeps_deliveries` is true.
+    /// Number of deliveries to record. Otherwise the number increases, unless `keeps_deliveries` is
+    /// true.
     pub deliveries: Option<u32>,
     /// Whether the number of deliveries stays.
     pub keeps_deliveries: bool,
@@ -141,7 +141,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Returns whether an entry behind an ID was deleted other than by trimming.
+    /// Returns whether an entry after an ID was deleted other than by trimming.
     fn has_gap_from(&self, id: StreamId) -> bool {
         self.len > 0 && self.max_deleted_id > StreamId::MIN && id <= self.max_deleted_id
     }
@@ -321,8 +321,8 @@ impl Stream {
         });
     }
 
-    /// Passes pending entries of a consumer from an ID on to `each` and counts the delivery. An
-    /// entry that was deleted from the stream is passed as `None`.
+    /// Passes pending entries of a consumer, beginning at an ID, to `each`, and counts the
+    /// delivery. An entry that was deleted from the stream is passed as `None`.
     pub fn deliver_again(
         &mut self,
         name: &[u8],
@@ -361,9 +361,9 @@ impl Stream {
         oldest.flatten()
     }
 
-    /// Claims entries that were delivered at least a time ago, the oldest deliveries first, and
-    /// passes each to `each` with the milliseconds since its last delivery and the number of its
-    /// deliveries before this one. Returns their number.
+    /// Claims entries whose last delivery is at least this long ago, the oldest deliveries first,
+    /// and passes each to `each` with the milliseconds since its last delivery and the number of
+    /// earlier deliveries. Returns their number.
     pub fn claim_idle(
         &mut self,
         name: &[u8],
@@ -432,7 +432,8 @@ impl Stream {
         }
     }
 
-    /// Claims a pending entry for a consumer. Removes it from the list if it is not in the stream.
+    /// Claims a pending entry for a consumer. If the entry is not in the stream, removes it from
+    /// the list.
     pub fn claim(
         &mut self,
         name: &[u8],
@@ -453,8 +454,8 @@ impl Stream {
         claimed.unwrap_or(Claimed::Refused)
     }
 
-    /// Claims up to `count` pending entries from an ID on and passes each to `each`. Examines at
-    /// most ten times as many.
+    /// Claims up to `count` pending entries, beginning at an ID, and passes each to `each`.
+    /// Examines at most ten times as many.
     pub fn auto_claim(
         &mut self,
         name: &[u8],

@@ -4,9 +4,9 @@
 //! others and the index of a long stream grows by small allocations. Both levels are searched by
 //! bisection. Entries are added at the end and mostly removed at the front, a block at a time.
 //!
-//! Blocks with entries that have deadlines of their own are filed by the earliest of these
-//! deadlines. An own deadline therefore costs six bytes in the entry, and a small fraction of a
-//! place in that order.
+//! Blocks with entries that have their own deadlines are filed by the earliest of these deadlines.
+//! An own deadline therefore costs six bytes in the entry, and a small fraction of a place in that
+//! order.
 
 use super::block::{Block, Entries, Entry, Keep, NEVER, NewFields};
 use super::id::StreamId;
@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Maximum number of blocks in a group.
 const GROUP_BLOCKS: usize = 128;
-/// Maximum number of entries and bytes of a block, whatever the configuration says.
+/// Maximum number of entries and bytes of a block, regardless of the configuration.
 const ENTRIES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 1 << 20;
 /// Bytes of a place in the order of deadlines, with the tree's share.
@@ -113,7 +113,7 @@ impl Log {
         self.filed.first().map(|(deadline, _)| Tick(*deadline))
     }
 
-    /// Adds an entry behind all others.
+    /// Adds an entry after all others.
     pub fn push<'f>(
         &mut self,
         id: StreamId,
@@ -142,7 +142,7 @@ impl Log {
         self.push_block(Block::new(id, deadline, fields));
     }
 
-    /// Adds a block behind all others.
+    /// Adds a block after all others.
     fn push_block(&mut self, block: Block) {
         if self
             .groups
@@ -169,7 +169,7 @@ impl Log {
         }
     }
 
-    /// Returns the position of the first block that ends at or behind an ID.
+    /// Returns the position of the first block that ends at or after an ID.
     fn place(&self, id: StreamId) -> Option<Place> {
         let ends_before = |block: &Block| block.last() < id;
         let is_before = |group: &Group| group.blocks.back().is_some_and(ends_before);
@@ -266,9 +266,9 @@ impl Log {
         })
     }
 
-    /// Removes those entries of the block with the first entry from an ID on for which `is_waste`
-    /// is true. It is called once for each entry of the block. Returns the ID behind the block;
-    /// `None` if there is no block.
+    /// Removes those entries of the block that contains the first entry at or after an ID for which
+    /// `is_waste` is true. It is called once for each entry of the block. Returns the ID after the
+    /// block; `None` if there is no block.
     pub fn remove_from_block(
         &mut self,
         from: StreamId,
@@ -338,8 +338,8 @@ impl Log {
         whole + block
     }
 
-    /// Returns about the number of entries from an ID on: whole blocks are counted, until they have
-    /// more than `enough` entries.
+    /// Returns the approximate number of entries from an ID on: whole blocks are counted, until
+    /// they have more than `enough` entries.
     pub fn count_from(&self, id: StreamId, enough: usize) -> usize {
         let (mut place, mut count) = (self.place(id), 0);
         while let Some(at) = place.filter(|_| count <= enough)

@@ -13,7 +13,7 @@ struct ModelGroup {
     pending: BTreeMap<StreamId, (u64, u32, u8)>,
 }
 
-/// A stream as plainly as possible: expired entries are removed at once.
+/// A stream in its simplest form: expired entries are removed immediately.
 #[derive(Clone, Debug, Default)]
 struct Model {
     entries: BTreeMap<StreamId, (Option<Tick>, Pairs)>,
@@ -154,7 +154,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Returns fields whose names are those of most entries, or others, or several.
+/// Returns fields with the names of most entries, or other names, or several.
 fn fields(kind: u8, number: u64) -> Vec<(Text, Text)> {
     let value = number.to_string().into_bytes();
     match kind {
