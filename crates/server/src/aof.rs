@@ -1,5 +1,5 @@
-//! The append-only file: [`writer`] is the thread, [`work`] what workers do, [`load`] reads the
-//! files at the start. The state and the formats are [`durability::aof`].
+//! The append-only file: [`writer`] is the thread, [`work`] the part that workers do, and [`load`]
+//! reads the files at startup. The state and the formats are in [`durability::aof`].
 
 pub mod load;
 pub mod work;

@@ -3,8 +3,8 @@
 //! A command that finds nothing adds a [`Waiter`] to the queues of its keys, under the same locks
 //! under which it found nothing. A client that writes such a key serves the blocked clients before
 //! it releases the locks: it runs their commands again on their behalf, in the order in which they
-//! blocked, and sends the replies to their workers. Therefore no wake-up is lost, no other client
-//! can take the element in between, and clients do not poll.
+//! blocked, and sends the replies to their workers. Thus no wake-up is lost, no other client can
+//! take the element in between, and clients do not poll.
 //!
 //! A client starts to block under the locks of all shards that its command needs. To serve it or to
 //! end its wait (timeout, CLIENT UNBLOCK, disconnection), all these shards are locked. If a writer
@@ -12,16 +12,16 @@
 //! shards together. Another client may take the element in between; then the blocked client remains
 //! blocked.
 //!
-//! A server that becomes a replica ends all waits, because its keys are no longer those that its
-//! clients may change.
+//! A server that becomes a replica ends all waits, because its clients may no longer change its
+//! keys.
 //!
 //! A client that is not reachable is not served: one that the server has decided to disconnect, or
 //! whose disconnection has arrived at its socket. Its worker ends its wait later. A client that was
 //! served before the server decided to disconnect it receives the reply before its connection is
-//! closed. So an element is lost only on a connection that breaks after the element was popped.
+//! closed. An element is thus lost only if a connection breaks after the element was popped.
 //!
-//! A client is served at the present instant, because the command that has written the key may have
-//! taken longer than the TTL that it has set.
+//! A client is served at the current instant, because the command that wrote the key may have taken
+//! longer than the TTL that it set.
 //!
 //! A command supports blocking by calling [`Ctx::wait`] where it has found nothing. It must have
 //! the same meaning when it is run again.
@@ -59,10 +59,10 @@ const BECAME_REPLICA: &str =
 const HELD_RETRY_MS: u64 = 10;
 
 impl Ctx<'_, '_> {
-    /// Blocks the client until one of `keys` holds a value of this kind, or until the timeout (0:
-    /// none). A command calls it if it has found nothing; it must not write a reply if the result
-    /// is true. Returns false if the client may not block; the command then replies that there is
-    /// nothing.
+    /// Blocks the client until one of `keys` holds a value of this kind, or until the timeout (0
+    /// means none). A command calls it when it has found nothing; it must not write a reply if the
+    /// result is true. Returns false if the client may not block; the command then replies that
+    /// there is nothing.
     ///
     /// All keys of `args` are locked, as for any command, and `keys` are among them.
     #[must_use = "a command that may not wait has to reply"]
@@ -76,8 +76,8 @@ impl Ctx<'_, '_> {
         self.wait_until(args, keys, kind, timeout_ms, None)
     }
 
-    /// As [`Ctx::wait`], for a command that also waits for an instant: it runs again at `retry_at`,
-    /// or whenever one of the keys is written before.
+    /// Like [`Ctx::wait`], for a command that also waits for an instant: it runs again at
+    /// `retry_at`, or earlier whenever one of the keys is written.
     #[must_use = "a command that may not wait has to reply"]
     pub fn wait_until<'k>(
         &mut self,
@@ -141,7 +141,7 @@ impl Ctx<'_, '_> {
 
 /// Serves the clients blocked on keys that a command has just written. Serving a client may write
 /// further keys; the clients blocked on those are served too. The view may hold more shards
-/// afterwards. Its instant is that of the command again.
+/// afterwards. Its instant is set back to the command's.
 pub fn serve<'v>(
     server: &'v Server,
     table: &'static Table,
@@ -161,7 +161,7 @@ pub fn serve<'v>(
     }
 }
 
-/// Serves clients blocked on a key in the order in which they blocked, as long as the key has
+/// Serves the clients blocked on a key in the order in which they blocked, while the key has
 /// elements for them.
 fn serve_key<'v>(
     server: &'v Server,
@@ -212,7 +212,7 @@ fn is_passed_over(server: &Server, table: &'static Table, waiter: &Waiter) -> bo
         })
 }
 
-/// Makes a blocked command run again when writes are no longer held.
+/// Makes a blocked command run again once writes are no longer held.
 fn retry_later(server: &Server, waiter: &Waiter) {
     let at = server.clock.moment().0.saturating_add(HELD_RETRY_MS);
     waiter.retry_at.fetch_min(at, Relaxed);
@@ -249,7 +249,7 @@ fn lock_also<'v>(
     true
 }
 
-/// Runs a blocked command again on behalf of its client, at the present instant. Returns whether it
+/// Runs a blocked command again on behalf of its client, at the current instant. Returns whether it
 /// found something.
 fn retry<'v>(
     server: &'v Server,
@@ -309,8 +309,8 @@ fn answer(server: &Server, waiter: &Waiter, reply: Output) {
     server.inboxes[info.worker].push(info.worker, Message::Answer(info.slot, info.id, reply));
 }
 
-/// Runs a blocked command again whose time has come. The caller must not hold a shard, and
-/// publishes the events.
+/// Reruns a blocked command whose time has come. The caller must not hold a shard, and publishes
+/// the events.
 pub fn retry_in_time(
     server: &Server,
     table: &'static Table,
@@ -336,8 +336,8 @@ pub fn retry_in_time(
     }
 }
 
-/// Ends a client's wait. Returns `None` if it is not blocked or was served in the meantime. The
-/// caller must not hold a shard.
+/// Ends a client's wait. Returns `None` if the client is not blocked or was served in the meantime.
+/// The caller must not hold a shard.
 pub fn end_wait(server: &Server, client: u64) -> Option<Arc<Waiter>> {
     let waiter = server.blocking.get(client)?;
     let mut view = server
@@ -373,9 +373,9 @@ pub fn unblock(server: &Server, client: u64, with_error: bool) -> bool {
     true
 }
 
-/// Ends the waits of all clients with an error, because the server becomes a replica: the waits for
-/// keys, and those for replicas and for the append-only file. All shards are locked, so that no
-/// client begins to wait for a key meanwhile.
+/// Ends the waits of all clients with an error, because the server becomes a replica: waits for
+/// keys, for replicas and for the append-only file. All shards are locked, so that no client begins
+/// to wait for a key meanwhile.
 pub fn unblock_all(server: &Server, view: &mut View<'_>) {
     let error = |protocol| {
         let mut output = Output::default();

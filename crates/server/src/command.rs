@@ -1,5 +1,5 @@
-//! The tables of commands. Dispatch, COMMAND, the docs and the tests read them. Each family of
-//! commands is a module with a table of its own.
+//! The tables of commands, which dispatch, COMMAND, the docs and the tests read. Each family of
+//! commands is a module with its own table.
 
 mod access;
 pub mod acl;
@@ -84,7 +84,7 @@ pub fn new_table() -> Table {
     Table::new(FAMILIES)
 }
 
-/// Gives commands other names, or removes those whose new name is empty, for the whole process.
+/// Renames commands for the whole process. An empty new name removes the command.
 ///
 /// # Errors
 /// A command does not exist, a new name is taken, or the table is already in use.

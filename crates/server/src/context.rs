@@ -1,4 +1,4 @@
-//! Context in which a command runs, and the types of the functions that execute commands.
+//! Context in which a command runs, and the types of functions that execute commands.
 
 use crate::state::Server;
 use engine::Strings;
@@ -25,9 +25,9 @@ pub struct Run {
     pub slab: OnSlab,
     /// Function for the segment engine, if that supports the command.
     pub segment: Segment,
-    /// How much work the command is, if it can be much.
+    /// Amount of work, if it can be large.
     pub work: Work,
-    /// Steps of the command in the segment engine, if it has some there.
+    /// Steps of the command in the segment engine, if it runs in steps there.
     pub segment_steps: Option<SegmentSteps>,
     /// Position of the first element among the arguments of a command on a collection. `None` if it
     /// follows the key, or FIELDS or MEMBERS and their number.
@@ -44,33 +44,33 @@ pub enum SegmentSteps {
     Write,
 }
 
-/// How much work a command is. The unit is an element, or 512 bytes of a string.
+/// Amount of work of a command. The unit is an element, or 512 bytes of a string.
 #[derive(Clone, Copy)]
 pub enum Work {
     /// Never much.
     Short,
     /// One unit for each argument, and for the bytes of all of them.
     ByArguments,
-    /// The command works on each of its keys by itself and replies with a sum. On many keys it runs
-    /// in steps.
+    /// The command works on each of its keys separately and replies with a sum. On many keys it
+    /// runs in steps.
     InSteps,
     /// The command uses no keys and confirms each of its names by a message. With many names it
     /// runs in steps.
     Confirmed,
-    /// As [`Work::Confirmed`]; without names, it removes all subscriptions of a namespace.
+    /// Like [`Work::Confirmed`]; without names, it removes all subscriptions of a namespace.
     Unsubscribes(Space),
-    /// The command removes all subscriptions of the client. It runs in steps if they are many.
+    /// The command removes all of the client's subscriptions. It runs in steps if there are many.
     Resets,
-    /// The command lists all names of a database. It runs in steps if they are many.
+    /// The command lists all names of a database. It runs in steps if there are many.
     Names,
     /// The lengths of the strings under the keys, once a string is long enough to matter.
     Strings,
-    /// As [`Work::Strings`]; these strings are the reply.
+    /// Like [`Work::Strings`]; these strings are the reply.
     RepliedStrings,
-    /// The length of the value that is the second argument, if it has a mebibyte or more.
+    /// The length of the value in the second argument, if it is a mebibyte or longer.
     Value,
-    /// The result of this function. It is called with every command, so that it first checks what
-    /// costs no look-up.
+    /// The result of this function. Because it is called for every command, it checks first
+    /// whatever needs no look-up.
     Estimated(Estimate),
 }
 
@@ -89,7 +89,7 @@ pub struct Probe<'a, 'v> {
     pub keys: spec::Keys,
     /// Selected database of the client.
     pub db: u8,
-    /// Work up to which a command is not long, so that a more exact estimate is of no use.
+    /// Work below which a command is not long, so that a more exact estimate is useless.
     pub threshold: u64,
 }
 
@@ -122,7 +122,7 @@ impl Run {
         Run::of(run, segment)
     }
 
-    /// Creates the [`Run`] of a command that both engines support with functions of their own.
+    /// Creates the [`Run`] of a command that both engines support with separate functions.
     pub const fn both(slab: OnSlab, own: OnSegment) -> Run {
         let segment = Segment::Own(own);
         Run::of(slab, segment)
@@ -175,7 +175,7 @@ impl Run {
         }
     }
 
-    /// Declares at which position a command on a collection has its first element.
+    /// Declares the position of the first element in the arguments of a command on a collection.
     pub const fn with_element_at(self, position: u8) -> Run {
         let element = Some(position);
         Run { element, ..self }
@@ -319,9 +319,9 @@ impl<E: Strings> Ctx<'_, '_, E> {
 }
 
 impl<'v> Ctx<'_, 'v> {
-    /// Makes room for what a transaction or a script may write. Returns whether memory is full.
+    /// Makes room for the writes of a transaction or a script. Returns whether memory is full.
     /// Returns `None` if a stop or FAILOVER has begun to hold writes while the shards were
-    /// released; then the command must end without an effect, and runs again later.
+    /// released; the command must then end without an effect, and runs again later.
     pub fn make_room(&mut self) -> Option<bool> {
         let is_of_client = self.session.info.id != 0;
         // Between two commands of a transaction the shards are not released.

@@ -1,9 +1,9 @@
 //! Reports of crashes: a panic, or a fatal signal.
 //!
-//! A report has the version, the thread, and the name of the command that the thread ran last,
-//! without its arguments. That of a panic has a backtrace. That of a signal is written by the
-//! signal's handler, in which nothing may be allocated or locked, so that it has none; the core
-//! file has it.
+//! A report contains the version, the thread, and the name of the last command that the thread ran,
+//! without its arguments. The report of a panic has a backtrace. The report of a signal is written
+//! by the signal's handler, where nothing may be allocated or locked, so it has none; the core file
+//! has it.
 
 use crate::logging;
 use session::inbox;
@@ -15,7 +15,7 @@ use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-/// Number of workers whose commands are noted: the maximum of the setting `threads`.
+/// Number of workers whose commands are recorded: the maximum of the setting `threads`.
 const WORKERS_MAX: usize = 128;
 /// Maximum length of the report of a signal.
 const REPORT_BYTES_MAX: usize = 512;

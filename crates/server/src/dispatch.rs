@@ -1,5 +1,5 @@
-//! Dispatch of commands: looks a command up, checks what holds for all commands, locks the shards
-//! of its keys, runs it and counts it.
+//! Dispatch of commands: looks up a command, makes the checks common to all commands, locks the
+//! shards of its keys, runs it and counts it.
 
 pub mod apply;
 mod check;
@@ -41,12 +41,11 @@ use store::{Event, Keyspace, Tick, View};
 use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Args, Output, Reply, Span};
 
-/// Minimum number of commands of one client in a batch for which a single worker holds all shards
+/// Minimum number of one client's commands in a batch for which a single worker holds all shards
 /// until the end of its turn.
 const WHOLE_FROM_CALLS: usize = 4;
 
-/// Length of a command, in bytes, up to which it is stored without a look at the memory that is
-/// left.
+/// Maximum length in bytes of a command that is stored without checking the remaining memory.
 const SMALL_BYTES: usize = 64 << 10;
 
 /// Maximum number of commands parsed before the first of them runs, so that the prefetched keys
@@ -98,7 +97,7 @@ pub enum Outcome {
     IsLong,
 }
 
-/// What dispatch did with a command.
+/// Outcome of dispatching a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// It ran.
@@ -420,8 +419,8 @@ impl<'s> Executor<'s> {
         self.timing.is_turn_spent()
     }
 
-    /// Ends a client's batch and records the duration of its last group of commands. `only` is the
-    /// index and the arguments of a batch that consists of one command.
+    /// Ends a client's batch and records the duration of its last group of commands. If the batch
+    /// is a single command, `only` contains its index and arguments.
     pub fn end_batch(&mut self, session: &Session, only: Option<(SpecIndex, Args<'_>)>) {
         let only = only.map(|(index, args)| (command::table()[index as usize], args));
         self.timing.end_batch(&session.info, only, self.now);
@@ -450,7 +449,7 @@ impl<'s> Executor<'s> {
         blocking::end_wait(self.server, session.info.id).is_some()
     }
 
-    /// Runs a blocked command again whose time has come.
+    /// Reruns a blocked command whose time has come.
     pub fn retry_wait(&mut self, waiter: &Arc<Waiter>) {
         self.finish();
         blocking::retry_in_time(self.server, command::table(), waiter, &mut self.events);
@@ -498,8 +497,8 @@ fn show(server: &Server, session: &Session, chosen: &Chosen, args: Args<'_>, cal
 }
 
 /// Returns the error for a command of this length that is not permitted now, or for which there is
-/// no memory. What it stores is about as long. One that does not fit into `maxmemory` is refused
-/// before it evicts all keys.
+/// no memory. It stores about its own length. A command that does not fit into `maxmemory` is
+/// refused before it evicts all keys.
 #[inline]
 fn refusal(server: &Server, flags: u32, len: usize) -> Option<&'static str> {
     if flags & flag::WRITE != 0
@@ -530,8 +529,8 @@ fn publish(server: &Server, view: &mut View<'_>, events: &mut Vec<Event>) {
     }
 }
 
-/// Removes the reply to a command if CLIENT REPLY has disabled it. Messages to a subscriber, among
-/// them the confirmations of SUBSCRIBE, are sent nevertheless, as in Redis.
+/// Removes the reply to a command if CLIENT REPLY has disabled it. Messages to a subscriber,
+/// including the confirmations of SUBSCRIBE, are still sent, as in Redis.
 pub(crate) fn after_reply(session: &mut Session, out: &mut Output, position: usize, is_push: bool) {
     match session.reply_mode {
         ReplyMode::On => return,
@@ -544,9 +543,9 @@ pub(crate) fn after_reply(session: &mut Session, out: &mut Output, position: usi
     }
 }
 
-/// Whether CLIENT PAUSE or a stop holds a command of this client. As in Redis, a command that is
-/// refused anyway is not held, and EXEC is held like the commands that it runs. A script or
-/// function that declares that it does not write is no write.
+/// Whether CLIENT PAUSE or a stop holds a command of this client. As in Redis, a command that would
+/// be refused anyway is not held, and EXEC is held like the commands that it runs. A script or
+/// function that declares that it does not write does not count as a write.
 #[cold]
 fn is_held(
     server: &Server,
@@ -625,7 +624,7 @@ fn run_on_slab<'v>(
     step
 }
 
-/// Returns what is done with a command that does not run now, and refuses it if necessary.
+/// Returns the outcome for a command that does not run now, refusing it if necessary.
 #[cold]
 fn step_of(way: Way, reply: &mut Reply<'_>) -> Step {
     match way {
@@ -708,7 +707,7 @@ fn context<'a, 'v>(
     }
 }
 
-/// Runs a command whose shards are locked, if there is room for what it may write.
+/// Runs a command whose shards are locked, if there is room for its writes.
 #[inline]
 fn call(ctx: &mut Ctx<'_, '_>, index: SpecIndex, spec: &Spec, args: &Args<'_>) -> Step {
     let flags = ctx.table.flags_of(spec, *args);

@@ -1,4 +1,4 @@
-//! LATENCY DOCTOR and MEMORY DOCTOR: what is unusual about this server, with numbers and advice.
+//! LATENCY DOCTOR and MEMORY DOCTOR: anything unusual about this server, with numbers and advice.
 
 use crate::context::Table;
 use crate::state::Server;
@@ -7,23 +7,23 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Census, Spans};
 
-/// Longest call of a command in microseconds from which it is reported.
+/// Minimum duration in microseconds of a command's longest call for it to be reported.
 const SLOW_MICROS: u64 = 10_000;
 /// Number of commands that are reported.
 const COMMANDS_SHOWN: usize = 3;
-/// Lag of expiry in microseconds, of one key in a hundred, from which it is reported.
+/// Minimum lag of expiry in microseconds, exceeded by one key in a hundred, for it to be reported.
 const LATE_MICROS: u64 = 100_000;
 /// Number of keys whose lag must be known for that.
 const LAGS_MIN: u64 = 100;
-/// Share of the time that threads wait for a core from which it is reported, in percent.
+/// Minimum share in percent of the time that threads wait for a core for it to be reported.
 const WAITING_PERCENT: u64 = 20;
 /// CPU time in nanoseconds that must have been used for that.
 const CPU_NANOS_MIN: u64 = 1_000_000_000;
-/// Number of bytes from which a part of the memory is worth reporting.
+/// Minimum number of bytes for which a part of the memory is worth reporting.
 const NOTABLE_BYTES: u64 = 64 << 20;
 /// Number of evicted keys whose age must be known to compare it with the TTLs.
 const AGES_MIN: u64 = 20;
-/// Commands by which programs take the elements of queues, in lower case.
+/// Commands by which programs take elements from queues, in lower case.
 const QUEUE_COMMANDS: [&str; 12] = [
     "blpop",
     "brpop",

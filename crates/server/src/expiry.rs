@@ -2,7 +2,7 @@
 //! between requests, and measures the lag.
 //!
 //! A worker sleeps until the earliest deadline of its shards. Expired keys are removed in slices of
-//! 0.2 ms, and the sockets are polled between two slices. Under load the cycle runs after each
+//! 0.2 ms, and the sockets are polled between slices. Under load, the cycle runs after each
 //! millisecond of requests. It gets a fifth of the time, and more the later it is, up to half.
 //! Otherwise the backlog would grow without bound when clients write keys that expire faster than a
 //! fifth of the time suffices to remove. A slice lasts at most a millisecond.
@@ -141,10 +141,10 @@ impl Cycle {
             .min()
     }
 
-    /// Returns the next due shard to call, if there is one. It is the shard with the earliest
-    /// deadline. If the last call of shard `idle` expired nothing, for example because an index is
-    /// being reorganized, it is the next due shard in numerical order, so that no shard delays the
-    /// others. Shards that were found locked are skipped until the next call of `run`.
+    /// Returns the next due shard to call, if any. It is the shard with the earliest deadline. If
+    /// the last call of shard `idle` expired nothing, for example because an index is being
+    /// reorganized, it is the next due shard in numerical order, so that no shard delays the
+    /// others. Shards found locked are skipped until the next call of `run`.
     fn next(&self, server: &Server, now: Tick, idle: Option<usize>) -> Option<usize> {
         let due = |shard: usize| {
             let due = server.keyspace.due(shard, now)?;
@@ -293,8 +293,8 @@ fn invalidate(server: &Server, shard: usize) {
     }
 }
 
-/// Serves the clients that are blocked on keys of this shard which have expired or were evicted. If
-/// another worker has locked the shard, the next round of background work does it.
+/// Serves the clients blocked on keys of this shard that have expired or were evicted. If another
+/// worker has locked the shard, the next round of background work does so.
 fn serve_blocked(server: &Server, shard: usize, now: Tick) {
     if server.blocking.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The HTTP server for metrics and health checks: a thread of its own with three paths.
+//! The HTTP server for metrics and health checks: a separate thread with three paths.
 //!
 //! | path | reply |
 //! |---|---|
@@ -8,9 +8,9 @@
 //!
 //! Only GET and HEAD are served, without bodies. Connections, the bytes and the time of a request,
 //! and replies are bounded, so that nobody can take more than a few megabytes and this thread's
-//! time. A connection gets a bounded number of replies per turn of the event loop, so that it does
-//! not delay the others or the end of the server. Workers are disturbed by a census at most ten
-//! times per second, however many requests there are.
+//! time. A connection gets a limited number of replies per turn of the event loop, so that it does
+//! not delay the others or the server's stop. A census disturbs the workers at most ten times per
+//! second, regardless of the number of requests.
 
 mod connection;
 pub mod request;
@@ -42,9 +42,9 @@ const FILES_PER_CONNECTION: u64 = 8;
 const ACCEPTS_MAX: usize = 32;
 /// Maximum number of requests of a connection that are answered before others are served.
 const ANSWERS_MAX: usize = 16;
-/// Age of a census up to which it is used again.
+/// Maximum age of a census that is reused.
 const CENSUS_AGE_MAX: Duration = Duration::from_millis(100);
-/// Maximum time for which a request waits for a census. Then the last one is used.
+/// Maximum time that a request waits for a census. After that, the last one is used.
 const CENSUS_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Time after which a worker that has run no periodic task counts as blocked. Scripts may take
 /// half of it.
@@ -134,7 +134,7 @@ struct Http {
     ready: [bool; CONNECTIONS_MAX],
     /// Whether connections may be waiting.
     may_accept: bool,
-    /// Time at which accepting is tried again after a failure.
+    /// Time at which accepting is retried after a failure.
     accepts_at: Option<Instant>,
     /// The last page in each format.
     pages: [CachedPage; 2],
@@ -229,8 +229,8 @@ impl Http {
         self.may_accept = true;
     }
 
-    /// Adds a connection. If there is no place, the one with the lowest rank is closed; if none has
-    /// a rank, the new one is.
+    /// Adds a connection. If there is no place, the connection with the lowest rank is closed; if
+    /// none has a rank, the new one is.
     fn admit(&mut self, mut stream: mio::net::TcpStream, now: Instant) {
         let free = self.connections.iter().position(Option::is_none);
         let index = free.or_else(|| {
@@ -266,7 +266,7 @@ impl Http {
         }
     }
 
-    /// Serves a connection as far as its socket and the bound of a turn allow. Requests that were
+    /// Serves a connection as far as its socket and the limit per turn allow. Requests that were
     /// sent together are answered one after the other.
     fn serve(&mut self, index: usize, now: Instant) {
         for _ in 0..ANSWERS_MAX {
@@ -459,7 +459,7 @@ mod tests {
         client
     }
 
-    /// Returns the number of replies that a client has received and not read.
+    /// Returns the number of replies that a client has received but not read.
     fn replies(client: &mut TcpStream) -> usize {
         client.set_nonblocking(true).expect("nonblocking");
         let (mut text, mut bytes) = (Vec::new(), [0; 4096]);

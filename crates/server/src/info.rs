@@ -81,8 +81,8 @@ pub fn report(server: &Server, table: &'static Table, wanted: &[&[u8]]) -> Strin
     text
 }
 
-/// Writes a line. Line breaks in the value, such as in the name of a primary, become blanks, so
-/// that they do not begin another field.
+/// Writes a line. Line breaks in the value, such as in a primary's name, become blanks, so that
+/// they do not begin another field.
 fn line(text: &mut String, name: &str, suffix: &str, value: &str) {
     let value = value.replace(['\r', '\n'], " ");
     let _ = write!(text, "{name}{suffix}:{value}\r\n");

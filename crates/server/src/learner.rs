@@ -2,12 +2,12 @@
 //!
 //! It wakes several times a second, runs a sampling, a training or a ranking if one is wanted, and
 //! sleeps again. It has the lowest priority (`nice` 19). It shares with the workers the lock that
-//! each of them takes once per segment, for some instructions at a time, and the report for INFO.
+//! each of them takes once per segment, for a few instructions at a time, and the report for INFO.
 //! If the thread loses its processor while it holds the lock, the workers wait until it continues.
 //!
 //! # Under load
 //! The more a cache misses, the more often segments must be ranked, and the misses are most
-//! frequent under high load. Therefore the work is limited by CPU time: `learn-cpu` percent of a
+//! frequent under high load. The work is therefore limited by CPU time: `learn-cpu` percent of a
 //! core, of which ten seconds' worth can be saved up. Time beyond that is recovered before anything
 //! else is done. If a ranking or a training takes much longer than its own CPU time, because the
 //! processor is busy, rankings pause. After two late ones in a row, samples and trainings pause
@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_BITS_MAX: u32 = 5;
 /// Value of `learn-cpu` at which learning does not pause under load.
 const IGNORE_LOAD_PERCENT: i64 = 100;
-/// Age of a model in milliseconds from which it counts as stale.
+/// Age of a model in milliseconds from which on it counts as stale.
 const STALE_MS: u64 = 2 * 24 * 60 * 60 * 1000;
 /// Priority of the thread (`nice`): the lowest one.
 const NICE: i32 = 19;
@@ -119,7 +119,7 @@ fn cpu_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Whether a kind of work is postponed at present, and how often it has been.
+/// Whether a kind of work is currently postponed, and how often it has been.
 #[derive(Debug, Default)]
 struct Postponed {
     waits: bool,
@@ -146,7 +146,7 @@ struct Learner<'s> {
     last_turn: Duration,
     allowance: Allowance,
     load: LoadDetector,
-    /// Hits and misses at the last turn. They can be greater than the present counters, because
+    /// Hits and misses at the last turn. They can be greater than the current counters, because
     /// CONFIG RESETSTAT sets those to zero.
     counted: (u64, u64),
     heard: CacheTotals,

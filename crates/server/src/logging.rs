@@ -16,13 +16,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 struct Logger;
 
-/// Where the log is written, and how.
+/// Destination and format of the log.
 struct Output {
     file: Option<Rotated>,
     is_json: bool,
 }
 
-/// A file that another program may rename or delete, so that a new one gets its name.
+/// A file that another program may rename or delete, after which a new one is created under its
+/// name.
 struct Rotated {
     /// Absolute, because the working directory may change.
     path: PathBuf,
@@ -57,8 +58,8 @@ impl Rotated {
         Ok(Rotated { path, open })
     }
 
-    /// Opens the file of this name if it is another one. If that fails, lines are written to the
-    /// previous one.
+    /// Reopens the file if its name refers to another one. If that fails, lines are written to the
+    /// previous file.
     fn follow(&self) {
         let named = fs::metadata(&self.path).ok();
         let named = named.map(|metadata| identity(&metadata));

@@ -1,7 +1,7 @@
 //! memcached's protocol.
 //!
-//! On the slab engine items are values of database 0 with a header of a few bytes: the client
-//! flags, the cas number, and the marks of the meta commands (`store::ItemHead`). Redis clients see
+//! On the slab engine, items are values of database 0 with a header of a few bytes: the client
+//! flags, the CAS number, and the marks of the meta commands (`store::ItemHead`). Redis clients see
 //! items as strings, and memcached clients see strings as items without flags. A key of another
 //! type is missing for `get`, and commands that would change it are refused.
 //!
@@ -29,8 +29,8 @@ use wire::memcached::text::line;
 use wire::memcached::{Complaint, KEY_BYTES_MAX, Refusal, Request, Verb};
 use wire::{Output, Span};
 
-/// Answer to `version`. Clients read the numbers at its front and choose by them what they send, so
-/// they are those of the memcached release whose commands and replies these are.
+/// Reply to `version`. Clients read the leading numbers and choose by them what to send, so they
+/// are those of the memcached release whose commands and replies are implemented.
 pub(crate) const VERSION: &str = concat!("1.6.18-mayfly", env!("CARGO_PKG_VERSION"));
 
 /// Whether a request accesses all items, so that all shards must be locked.
@@ -56,7 +56,7 @@ pub(crate) fn may_write(verb: Verb) -> bool {
     )
 }
 
-/// Whether a request concerns the whole server and locks the shards that it needs by itself.
+/// Whether a request concerns the whole server and itself locks the shards that it needs.
 pub(crate) fn is_administration(verb: Verb) -> bool {
     matches!(verb, Verb::Stats | Verb::Admin)
 }
@@ -124,7 +124,7 @@ pub(crate) fn refuse_unauthenticated(request: Option<&Request>, out: &mut Output
     }
 }
 
-/// Writes the error for a request whose value no memory can be allocated for.
+/// Writes the error for a request whose value cannot be allocated.
 pub(crate) fn refuse_for_memory(request: &Request, out: &mut Output) {
     match request.binary {
         Some(header) => wire::memcached::binary::refuse(out, header, Status::NoMemory),
@@ -149,7 +149,7 @@ pub(crate) fn refuse_write(request: &Request, error: &str, out: &mut Output) -> 
     true
 }
 
-/// Refuses a request because the keys are not served at present, with the text of an error, unless
+/// Refuses a request because the keys are currently not served, with the text of an error, unless
 /// it concerns no keys. Returns whether it was refused.
 pub(crate) fn refuse_keys(request: &Request, text: &str, out: &mut Output) -> bool {
     if request.key_count == 0 && !is_whole(request.verb) {

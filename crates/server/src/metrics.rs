@@ -1,9 +1,9 @@
 //! Metrics for Prometheus: the fields of INFO as their rows say, and counts with labels and
 //! histograms, which INFO has no form for.
 //!
-//! The number of series is bounded: commands, families, databases, sizes and buckets are, and
-//! error codes are counted separately up to a limit. No label contains what a client has chosen
-//! except error codes of scripts.
+//! The number of series is bounded, because the number of commands, families, databases, sizes and
+//! buckets is, and error codes are counted separately only up to a limit. No label contains text
+//! chosen by a client, except error codes of scripts.
 //!
 //! Start reading with [`render`].
 

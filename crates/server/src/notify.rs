@@ -1,8 +1,9 @@
 //! Publishes keyspace events to subscribers.
 //!
 //! An event of changed fields or members is also published on the four channels of Redis 8.8 that
-//! name them: by key, by event, by key and element, and by event and key. In a payload each element
-//! stands behind its length, as `<length>:<element>`, so that elements may contain any bytes.
+//! name them: by key, by event, by key and element, and by event and key. In a payload, each
+//! element is preceded by its length, as `<length>:<element>`, so that elements may contain any
+//! bytes.
 
 use crate::state::Server;
 use session::pubsub::Batch;
@@ -104,7 +105,7 @@ fn add_elements(batch: &mut Batch<'_>, event: &Event, bits: u32) {
     }
 }
 
-/// Appends a text behind its length.
+/// Appends a text preceded by its length.
 fn push_counted(out: &mut Vec<u8>, text: &[u8]) {
     // Writing to a vector does not fail.
     let _ = write!(out, "{}:", text.len());

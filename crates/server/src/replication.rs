@@ -1,5 +1,5 @@
-//! Replication in both directions: what workers do for replicas, and the thread that follows a
-//! primary. The state is [`durability::replication`].
+//! Replication in both directions: the work of workers for replicas, and the thread that follows a
+//! primary. The state is in [`durability::replication`].
 
 pub mod failover;
 pub mod link;

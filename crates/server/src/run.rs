@@ -44,7 +44,7 @@ const LOAD_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Running {
     /// Waits until the snapshot file is loaded, and calls `report` at the beginning and every 30
-    /// seconds. Returns false if the load has failed or was ended by a stop.
+    /// seconds. Returns false if the load failed or was ended by a stop.
     pub fn wait_until_loaded(&self, mut report: impl FnMut()) -> bool {
         let Some(loaded) = &self.loaded else {
             return true;
@@ -90,8 +90,8 @@ impl Running {
     }
 }
 
-/// Checks what [`start`] reads besides the settings: users, certificates, new names of commands,
-/// ports and paths. Opens no port and writes no file. Returns what is wrong.
+/// Checks everything that [`start`] reads besides the settings: users, certificates, new names of
+/// commands, ports and paths. Opens no port and writes no file. Returns what is wrong.
 pub fn check(config: &Config) -> Vec<String> {
     let mut problems = conflicts(config);
     let others = [
@@ -104,7 +104,7 @@ pub fn check(config: &Config) -> Vec<String> {
     problems
 }
 
-/// Checks what depends on the settings and the file system only. Returns what is wrong.
+/// Checks everything that depends only on the settings and the file system. Returns what is wrong.
 fn conflicts(config: &Config) -> Vec<String> {
     let mut problems = Listeners::check(config, http::address(config));
     let segments = match config.number(Id::Engine) {
@@ -124,7 +124,7 @@ fn check_dir(config: &Config) -> Result<(), String> {
     }
 }
 
-/// Returns the host and the port of the primary; `None` if the server is none's replica.
+/// Returns the host and the port of the primary; `None` if the server is not a replica.
 fn primary(config: &Config) -> Result<Option<(String, u16)>, String> {
     let primary = config.text(Id::ReplicaOf);
     if primary.is_empty() || primary.eq_ignore_ascii_case("no one") {
@@ -148,7 +148,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
 /// Starts a server that continues with the sockets and the snapshot of the process before it.
 ///
 /// # Errors
-/// As [`start`].
+/// Returns the errors of [`start`].
 pub fn start_after(
     config: Config,
     clock: Clock,
@@ -217,7 +217,7 @@ pub fn start_after(
     })
 }
 
-/// Prepares restarts: the snapshot of the one that has led to this process, and the thread of the
+/// Prepares restarts: the snapshot of the restart that started this process, and the thread for the
 /// next one.
 fn set_restarts(server: &Arc<Server>, inherited: Handover) {
     if inherited.socket_count() > 0 {
@@ -242,7 +242,7 @@ fn set_restarts(server: &Arc<Server>, inherited: Handover) {
     });
 }
 
-/// Returns the ports beside that of Redis's protocol, with what they are called in the log.
+/// Returns the ports other than Redis's, with their names in the log.
 fn other_ports(listeners: &Listeners) -> Vec<(&'static str, Vec<SocketAddr>)> {
     let named = [
         ("Redis's protocol with TLS", PortProtocol::Resp, true),
@@ -275,7 +275,7 @@ fn start_http(
 /// Function that loads files.
 type Load = Box<dyn FnOnce(&Server) -> Result<(), String> + Send>;
 
-/// Searches the files to be loaded: the append-only file, or the snapshot file.
+/// Finds the files to load: the append-only file, or the snapshot file.
 fn prepare_load(server: &Server) -> Result<Option<Load>, String> {
     if let Some(file) = aof::load::prepare(server)? {
         return Ok(Some(Box::new(move |server| aof::load::load(server, file))));
@@ -568,7 +568,7 @@ mod tests {
         assert!(unused_settings(&config).is_empty());
     }
 
-    /// Returns what a check reports about settings, and the error of a start with them.
+    /// Returns the report of a check of settings, and the error of a start with them.
     fn refused(settings: &[(&str, &str)]) -> (Vec<String>, Option<String>) {
         let config = || {
             let config = Config::default();

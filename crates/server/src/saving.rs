@@ -1,4 +1,4 @@
-//! Snapshots: [`work`] is what workers do, [`writer`] the thread. The state is
+//! Snapshots: [`work`] is the part that workers do, and [`writer`] is the thread. The state is in
 //! [`durability::saving`].
 
 mod encode;

@@ -1,9 +1,9 @@
 //! The census of the keyspace for the thread of metrics.
 //!
 //! A worker holds its shards nearly all the time under load, and a mutex is not fair: another
-//! thread could wait long for them, and each attempt would cost the worker a system call.
-//! Therefore the first worker takes the census, in slices between requests, and the thread of
-//! metrics is woken when it is complete.
+//! thread could wait long for them, and each attempt would cost the worker a system call. The first
+//! worker therefore takes the census, in slices between requests, and the metrics thread is woken
+//! when it is complete.
 
 use mio::Waker;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -36,7 +36,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 use store::{Keyspace, Options, SHARDS_MAX, Tick};
 
-/// Number of shards with one data thread, which locks all of them at once.
+/// Number of shards with one data thread, which locks all of them together.
 const SHARDS_ALONE: usize = 8;
 /// Number of shards per data thread, so that two threads seldom need the same one.
 const SHARDS_PER_THREAD: usize = 32;
@@ -44,14 +44,14 @@ const SHARDS_PER_THREAD: usize = 32;
 /// Least limit of the memory of all clients. With less, no client could connect to raise it.
 const CLIENT_BYTES_MIN: u64 = 128 << 10;
 
-/// What holds commands back: CLIENT PAUSE, and a stop of the server that awaits its snapshot. One
-/// does not end the other.
+/// State that holds commands back: CLIENT PAUSE, and a stop of the server that awaits its snapshot.
+/// One does not end the other.
 #[derive(Default)]
 pub struct Pause {
     /// Lock for changes.
     change: Mutex<()>,
-    /// Whether commands are or may be held. It is set while there is a stop, and from the begin of
-    /// a CLIENT PAUSE until a worker has found that it has ended.
+    /// Whether commands are or may be held. It is set while there is a stop, and from the beginning
+    /// of a CLIENT PAUSE until a worker has found that it has ended.
     is_set: AtomicBool,
     /// End of CLIENT PAUSE; 0 if there is none.
     until_ms: AtomicU64,
@@ -92,7 +92,7 @@ impl Pause {
         }
     }
 
-    /// Whether commands are held, or were held by a pause that has ended without a worker's notice.
+    /// Whether commands are held, or were held by a pause whose end no worker has noticed yet.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Relaxed)
@@ -145,7 +145,7 @@ pub struct Server {
     pub long: Long,
     /// Snapshots.
     pub saving: Saving,
-    /// Watched keys that are to be removed.
+    /// Watched keys waiting to be removed.
     pub watches: Watches,
     /// Subscriptions.
     pub pubsub: PubSub,
@@ -161,7 +161,7 @@ pub struct Server {
     pub scrape: Scrape,
     /// Restarts for upgrades.
     pub restart: Restart,
-    /// Number of workers that execute no command any more, because the server stops.
+    /// Number of workers that no longer execute commands, because the server is stopping.
     pub draining: AtomicUsize,
     /// Whether a stop does not wait for replicas that lag (`SHUTDOWN NOW`).
     pub skips_replicas: AtomicBool,
@@ -173,7 +173,7 @@ pub struct Server {
     pub latency: LatencyMonitor,
     /// Inbox of each worker.
     pub inboxes: Vec<Inbox>,
-    /// What holds commands back.
+    /// State that holds commands back.
     pub pause: Pause,
     /// Number of clients whose commands CLIENT PAUSE holds.
     pub held_clients: AtomicU64,
@@ -194,7 +194,7 @@ pub struct Server {
     pub started: Instant,
     /// TCP port of Redis's protocol.
     pub port: AtomicU16,
-    /// What the server listens on, as INFO shows it.
+    /// Addresses and paths that the server listens on, as shown by INFO.
     pub listening: OnceLock<Vec<String>>,
     stops: AtomicBool,
     notifies: AtomicBool,
@@ -483,7 +483,7 @@ impl Server {
         (limit > 0).then_some(limit.max(CLIENT_BYTES_MIN))
     }
 
-    /// Returns the memory in use in bytes: keys, their indexes, values that wait to be freed, and
+    /// Returns the memory in use in bytes: keys, their indexes, values waiting to be freed, and
     /// client buffers. Updates the peak.
     pub fn used_bytes(&self) -> u64 {
         let keys = self.engine().used_bytes() + self.keyspace.pending_bytes();

@@ -30,7 +30,7 @@ pub fn socket() -> Option<String> {
 /// Sends a state to the service manager's socket. A name that begins with `@` is an abstract one.
 ///
 /// # Errors
-/// The name is not that of a socket, or nothing receives from it.
+/// The name is not a socket's, or nothing receives from it.
 pub fn notify(socket: &str, state: &str) -> io::Result<()> {
     let address = match socket.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name)?,

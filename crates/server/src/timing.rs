@@ -2,7 +2,7 @@
 //!
 //! Reading the clock would add a tenth to the duration of a short command. Consecutive short
 //! commands of a batch are timed as a group, and the duration is divided evenly. A command that may
-//! take long, according to its kind, its arguments or its reply, is timed alone. Therefore sums are
+//! take long, according to its kind, its arguments or its reply, is timed alone. Sums are therefore
 //! exact, and so is every duration that SLOWLOG may record.
 
 use crate::context::{Spec, Table};
@@ -16,8 +16,8 @@ use std::time::Instant;
 use store::Tick;
 use wire::Args;
 
-/// Duration of the commands of one connection after which others are served, in nanoseconds. The
-/// last command may exceed it by its own duration, up to that of `long-command-threshold`.
+/// Duration in nanoseconds of one connection's commands after which others are served. The last
+/// command may exceed it by its own duration, up to that of `long-command-threshold`.
 const TURN_NANOS_MAX: u64 = 1_000_000;
 /// Number of arguments beyond which a command is timed alone.
 const SHORT_ARGS_MAX: usize = 16;
@@ -47,11 +47,11 @@ pub struct Timing<'s> {
     /// Whether HOTKEYS records the command, and its length in bytes.
     is_recorded: bool,
     len: usize,
-    /// Duration of the commands of the present turn of a connection, in nanoseconds.
+    /// Duration in nanoseconds of the commands in the connection's current turn.
     turn_nanos: u64,
 }
 
-/// Whether a command is short in every case in which its arguments and its reply are short.
+/// Whether a command is always short when its arguments and its reply are short.
 fn is_short(spec: &Spec) -> bool {
     let may_be = spec.has(flag::FAST) || spec.group == "string";
     may_be && spec.flags & (flag::BLOCKING | flag::UNBOUNDED) == 0
@@ -89,8 +89,8 @@ impl<'s> Timing<'s> {
         self.turn_nanos > TURN_NANOS_MAX
     }
 
-    /// Begins the timing of a command of this number of arguments and this length. It must be
-    /// called before each command.
+    /// Begins timing a command with this number of arguments and this length. It must be called
+    /// before each command.
     #[inline]
     pub fn before(&mut self, index: SpecIndex, arg_count: usize, len: usize) {
         self.last.store(index, Relaxed);
@@ -109,8 +109,8 @@ impl<'s> Timing<'s> {
         }
     }
 
-    /// Completes the timing of a command. It must be called after each command. The command is
-    /// counted under `index`, if there is one.
+    /// Completes timing a command. It must be called after each command. The command is counted
+    /// under `index`, if given.
     #[inline]
     pub fn after(
         &mut self,
@@ -154,7 +154,7 @@ impl<'s> Timing<'s> {
         self.call_count += 1;
     }
 
-    /// Ends a client's batch. `only` is the command of a batch that consists of one.
+    /// Ends a client's batch. `only` is the command of a single-command batch.
     pub fn end_batch(&mut self, client: &ClientInfo, only: Option<(&Spec, Args<'_>)>, now: Tick) {
         match only {
             Some((spec, args)) if self.call_count == 1 => {

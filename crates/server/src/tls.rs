@@ -2,7 +2,7 @@
 //!
 //! They are read from files when the server starts, by CONFIG SET of any of them, on SIGHUP, and
 //! when one of the files has changed ([`watch`]). If they cannot be used, the previous ones stay in
-//! force. Connections keep what they began with.
+//! force. Connections keep those they began with.
 
 pub mod client;
 pub mod watch;
@@ -74,7 +74,7 @@ const PROTOCOLS: &[(&str, &SupportedProtocolVersion)] = &[("TLSv1.3", &TLS13), (
 #[derive(Default)]
 pub struct Tls {
     config: RwLock<Option<Arc<ServerConfig>>>,
-    /// State of the files in which they were read.
+    /// State of the files from which they were read.
     state: Mutex<Option<watch::State>>,
 }
 
@@ -179,8 +179,8 @@ fn roots(config: &Config) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Returns the settings of a connection to a primary: as those of the server's own ports, with its
-/// certificate as that of the client if there is one.
+/// Returns the settings for a connection to a primary: like those of the server's own ports, with
+/// its certificate as the client's if there is one.
 ///
 /// # Errors
 /// The setting that cannot be used, and why. The message is for the log.
@@ -199,7 +199,7 @@ pub fn client_config(config: &Config) -> Result<Arc<ClientConfig>, String> {
         .map_err(|error| format!("tls-cert-file and tls-key-file: {error}"))
 }
 
-/// Returns the items that a setting names, in its order; all if it is empty.
+/// Returns the items named by a setting, in its order; all if it is empty.
 fn chosen<T: Copy>(config: &Config, id: Id, all: &[(&str, T)]) -> Result<Vec<T>, String> {
     let text = config.text(id);
     let words = text.split([':', ',', ' ']).filter(|word| !word.is_empty());
@@ -285,7 +285,7 @@ pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     None
 }
 
-/// Returns the DNS names of a certificate, of which at most a few are read.
+/// Returns the DNS names in a certificate, of which at most a few are read.
 pub fn dns_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else {
         return Vec::new();

@@ -178,7 +178,7 @@ fn the_page_of_metrics_matches_the_tables() {
     compare("metrics.md", &page);
 }
 
-/// Returns the field of INFO and the name in redis_exporter of a metric, as two table cells.
+/// Returns a metric's INFO field and its name in redis_exporter, as two table cells.
 fn names_of(name: &str) -> String {
     use server::info::row::{Export, Exporter};
     let bare = name.strip_prefix(metrics::PREFIX).expect("the prefix");

@@ -1,16 +1,16 @@
 //! Reads the append-only file at the start.
 //!
-//! The commands of the increments find what has expired, because expired and evicted keys are
-//! deleted by commands of the file. What has expired since the server stopped expires after the
-//! load. Nothing is evicted before its end, because a later command may depend on what would be
-//! evicted. TTLs count from the instant of the last annotation, or from the time of the load if
-//! there is none. A command that cannot be executed ends the start.
+//! The commands of the increments still find entries that have expired, because expired and evicted
+//! keys are deleted by commands in the file. Entries that have expired since the server stopped
+//! expire after the load. Nothing is evicted before its end, because a later command may depend on
+//! it. TTLs count from the instant of the last annotation, or from the time of the load if there is
+//! none. A command that cannot be executed aborts the start.
 //!
 //! A file that ends within a command was being written when the machine or the process crashed. The
-//! last increment is cut there if `aof-load-truncated` says so. After a crash of the machine, the
-//! file system may also have kept other bytes at the end than were written. The last increment is
-//! cut where they begin if `aof-load-corrupt-tail-max-size` permits it. Any other damage is refused
-//! with its offset.
+//! last increment is cut there if `aof-load-truncated` says so. After a machine crash, the file
+//! system may also have kept bytes at the end that were never written. The last increment is cut
+//! where they begin if `aof-load-corrupt-tail-max-size` permits it. Any other damage is reported as
+//! an error with its offset.
 
 use super::work::{Names, apply_sync, open_increment, request_rewrite};
 use crate::command::effects;
@@ -33,7 +33,7 @@ use wire::rdb::Version;
 /// Number of commands after which the progress is updated.
 const STEP_COMMANDS: u64 = 1024;
 
-/// What is loaded.
+/// The files found for loading.
 enum Found {
     /// A folder with a manifest.
     Folder(Manifest),
@@ -45,7 +45,7 @@ enum Found {
     Nothing,
 }
 
-/// Files to be loaded, and how the append-only file continues after them.
+/// Files to load, and how the append-only file continues after them.
 pub struct Start {
     found: Found,
 }
@@ -259,7 +259,8 @@ fn execute(
     Ok(commands)
 }
 
-/// Removes what follows an offset from a damaged file, unless the file or the settings forbid it.
+/// Removes everything after an offset from a damaged file, unless the file or the settings forbid
+/// it.
 fn cut(
     server: &Server,
     path: &Path,
@@ -465,7 +466,7 @@ mod tests {
     }
 
     /// Executes a file with these settings. Returns the result, the keys, and the file's bytes
-    /// behind it.
+    /// afterwards.
     fn run_damaged(
         bytes: &[u8],
         settings: &[(&str, &str)],

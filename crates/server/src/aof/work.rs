@@ -1,4 +1,4 @@
-//! What workers do for the append-only file: beginning and ending it, and rewrites.
+//! Work of the workers on the append-only file: beginning it, ending it, and rewrites.
 
 use crate::command::effects;
 use crate::state::Server;
@@ -73,7 +73,7 @@ pub(super) fn open_increment(folder: &Path, name: &str, is_new: bool) -> Result<
 }
 
 /// Requests a rewrite, which begins when no other snapshot is in progress. Returns whether it
-/// begins at once.
+/// begins immediately.
 ///
 /// # Errors
 /// A rewrite is in progress, or the engine has no snapshots. The message is a reply.
@@ -99,8 +99,8 @@ pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static st
     Ok(is_requested)
 }
 
-/// Begins a rewrite at the instant of its snapshot, for which all shards are locked: from now on
-/// commands go to a new increment. Changes the plan of the snapshot to that of the base.
+/// Begins a rewrite at the instant of its snapshot, for which all shards are locked: from now on,
+/// commands go to a new increment. Changes the snapshot's plan to that of the base.
 ///
 /// # Errors
 /// The increment cannot be created. The rewrite is tried again later.
@@ -205,9 +205,8 @@ pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
     server.feed.wake();
 }
 
-/// Requests the rewrite that is due, if one is: a scheduled one, one after a failure, or one
-/// because the file has grown. Ends the file after a rewrite by BGREWRITEAOF while `appendonly` is
-/// `no`.
+/// Requests the rewrite that is due, if any: a scheduled one, one after a failure, or one because
+/// the file has grown. Ends the file after a rewrite by BGREWRITEAOF while `appendonly` is `no`.
 pub fn check(server: &Server) {
     let aof: &AppendOnly = &server.aof;
     let config = &server.config;

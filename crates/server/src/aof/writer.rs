@@ -13,17 +13,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Number of bytes that are written at once.
+/// Number of bytes written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 /// Time between two writes, unless replies wait for them.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
 /// Time between two synchronizations with `everysec`.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// A synchronization waits for the clients that the last one released. The wait ends when the last
-/// one has ended for this many times its duration, and for this time at most.
+/// Before an fsync, the thread waits for the clients that the last one released. The wait ends when
+/// this many times the last fsync's duration have passed since it ended, and after this time at
+/// most.
 const GATHER_FACTOR: u32 = 4;
 const GATHER_MAX: Duration = Duration::from_millis(2);
-/// Maximum time for which the thread sleeps without a file.
+/// Maximum time that the thread sleeps without a file.
 const IDLE_PAUSE: Duration = Duration::from_secs(60);
 /// Time after a failed write before the next attempt.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ pub struct Writer {
     pending: Vec<u8>,
     /// Bytes of an annotation that precede them in the file.
     annotation: Vec<u8>,
-    /// Position of the feed up to which the file was written.
+    /// Feed position up to which the file was written.
     position: u64,
     has_unsynced: bool,
     /// Synchronization that is in progress while the file is written.
@@ -49,9 +50,9 @@ pub struct Writer {
     has_write_failed: bool,
 }
 
-/// A synchronization in a thread of its own.
+/// An fsync on a separate thread.
 struct Syncing {
-    /// Position of the feed up to which the file was written before.
+    /// Feed position up to which the file had been written when it began.
     position: u64,
     since: Instant,
     thread: JoinHandle<io::Result<()>>,
@@ -76,7 +77,7 @@ pub fn run(server: &Server) {
 }
 
 impl Writer {
-    /// Takes, writes and synchronizes what there is. Returns false at the end.
+    /// Takes, writes and syncs whatever there is. Returns false at the end.
     fn step(&mut self, server: &Server) -> bool {
         let is_always = server.config.number(Id::AppendFsync) == SYNC_ALWAYS;
         if let Some(syncing) = &self.syncing
@@ -157,17 +158,17 @@ impl Writer {
         taken
     }
 
-    /// Reads more, up to the number of bytes that are written at once.
+    /// Reads more, up to the number of bytes written at a time.
     fn fill(&mut self, server: &Server) {
         while self.pending.len() < WRITE_BYTES
             && let Taken::Bytes(_) = self.read(server, Duration::ZERO)
         {}
     }
 
-    /// Waits until as many replies are held as in the last round, so that one synchronization
-    /// serves all clients that await each reply before their next command. Otherwise the first
-    /// command would begin a synchronization, and the other clients would wait for its end and for
-    /// another one. Returns whether it waited.
+    /// Waits until as many replies are held as in the last round, so that one fsync serves all
+    /// clients that wait for each reply before their next command. Otherwise the first command
+    /// would begin an fsync, and the other clients would wait for its end and for another one.
+    /// Returns whether it waited.
     fn gather(&mut self, server: &Server) -> bool {
         let aof = &server.aof;
         let limit = (self.sync_took * GATHER_FACTOR).min(GATHER_MAX);
@@ -271,7 +272,7 @@ impl Writer {
         }
     }
 
-    /// Puts a new base in force and deletes what it replaces.
+    /// Activates a new base and deletes the parts that it replaces.
     fn rebase(&mut self, server: &Server, rewriting: Rewriting, bytes: u64) {
         let mut state = server.aof.state();
         let old = std::mem::take(&mut state.manifest);
@@ -418,9 +419,9 @@ impl Writer {
         server.feed.set_file_failing(true);
     }
 
-    /// Synchronizes the file with the disk in another thread, unless the last synchronization is
-    /// still in progress. The file is written meanwhile, so that the end of the process does not
-    /// lose the writes of a synchronization that takes long.
+    /// Calls fsync on another thread, unless the last call is still in progress. The file is
+    /// written meanwhile, so that a slow fsync does not cause writes to be lost when the process
+    /// ends.
     fn begin_sync(&mut self, server: &Server) {
         if self.syncing.is_some() {
             return;
@@ -441,7 +442,7 @@ impl Writer {
         });
     }
 
-    /// Waits for the synchronization that is in progress, if there is one.
+    /// Waits for the fsync in progress, if any.
     fn end_sync(&mut self, server: &Server) {
         if let Some(syncing) = self.syncing.take() {
             let result = syncing.thread.join().expect("it does not panic");
@@ -471,7 +472,7 @@ impl Writer {
         self.report_sync(server, self.position, self.sync_took, result);
     }
 
-    /// Handles the result of a synchronization of what precedes a position.
+    /// Handles the result of an fsync of everything before a position.
     fn report_sync(&self, server: &Server, position: u64, took: Duration, result: io::Result<()>) {
         if took >= SYNC_INTERVAL {
             server.aof.delayed_syncs.fetch_add(1, Relaxed);
@@ -489,7 +490,7 @@ impl Writer {
         }
     }
 
-    /// Publishes the position up to which the file is on the disk, if the file is trusted.
+    /// Publishes the position up to which the file is on disk, if the file is trusted.
     fn publish(&self, server: &Server, position: u64) {
         let state = server.aof.state();
         if state.is_broken {

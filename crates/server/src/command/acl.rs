@@ -102,7 +102,7 @@ const PASSWORD_BITS_MAX: i64 = 4096;
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::of(super::table()));
 
-/// Returns what the rules of users refer to.
+/// Returns the context that users' rules refer to.
 fn rules(config: &Config) -> Rules<'static> {
     Rules {
         catalog: &CATALOG,
@@ -226,7 +226,7 @@ fn delete_users(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     ctx.reply.integer(count as i64);
 }
 
-/// Disconnects the clients whose user does not exist any more.
+/// Disconnects the clients whose user no longer exists.
 fn disconnect_removed(ctx: &mut Ctx<'_, '_>) {
     for info in clients_of_removed(ctx.server) {
         client::disconnect(ctx, &info);
@@ -243,7 +243,7 @@ fn clients_of_removed(server: &Server) -> Vec<Arc<ClientInfo>> {
     clients.filter(|info| !exists(info)).collect()
 }
 
-/// Disconnects the clients with subscriptions that their user is not allowed any more.
+/// Disconnects the clients with subscriptions that their user no longer permits.
 fn disconnect_subscribers(ctx: &mut Ctx<'_, '_>) {
     for info in denied_subscribers(ctx.server) {
         client::disconnect(ctx, &info);
@@ -398,7 +398,7 @@ fn load(ctx: &mut Ctx<'_, '_>, path: &str) {
     }
 }
 
-/// Replaces all users by those of a file; changes nothing if the file is not valid.
+/// Replaces all users by those in a file. Changes nothing if the file is invalid.
 fn load_file(server: &Server, path: &str) -> Result<(), String> {
     server.acl.replace(read_file(&server.config, path)?);
     Ok(())
@@ -413,7 +413,7 @@ fn read_file(config: &Config, path: &str) -> Result<Users, String> {
 }
 
 /// Compares the users with those of a configuration file, whose lines are given without their first
-/// word. Without any change to the default user and without other users, nothing has changed.
+/// word. If the default user is unchanged and there are no other users, nothing has changed.
 ///
 /// # Errors
 /// A user cannot be written as a line of text.
@@ -460,8 +460,8 @@ pub fn changed_users(server: &Server, lines: &[Vec<String>]) -> Result<Vec<UserC
     Ok(changes)
 }
 
-/// Reads the ACL file again on a signal, if there is one, and logs the result. If the file is not
-/// valid, nothing changes.
+/// Reloads the ACL file on a signal, if there is one, and logs the result. If the file is invalid,
+/// nothing changes.
 pub fn reload(server: &Server) {
     let path = server.config.path(Id::AclFile);
     if path.is_empty() {
@@ -483,7 +483,7 @@ pub fn reload(server: &Server) {
 /// Reads the password of the default user from the file that the settings name, if they name one.
 ///
 /// # Errors
-/// The file cannot be read, has no password, or there is another password in the settings.
+/// The file cannot be read, contains no password, or the settings contain another password.
 pub fn read_password(config: &Config) -> Result<(), String> {
     let path = config.path(Id::RequirePassFile);
     if path.is_empty() {
@@ -509,7 +509,7 @@ pub fn read_password(config: &Config) -> Result<(), String> {
 /// Defines the users of the configuration.
 ///
 /// # Errors
-/// Those of [`check_users`].
+/// Returns the errors of [`check_users`].
 pub fn load_at_start(server: &Server) -> Result<(), String> {
     let users = check_users(&server.config)?;
     server.apply_password();
@@ -519,11 +519,11 @@ pub fn load_at_start(server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the password of the default user, and returns the users of the configuration: those of
-/// the ACL file or those of its `user` lines; `None` if there is neither.
+/// Reads the default user's password, and returns the configured users: those in the ACL file or
+/// those in `user` lines; `None` if there is neither.
 ///
 /// # Errors
-/// A line is not valid, there are both a file and lines, or the password cannot be read.
+/// A line is invalid, there are both a file and lines, or the password cannot be read.
 pub fn check_users(config: &Config) -> Result<Option<Users>, String> {
     read_password(config)?;
     let path = config.path(Id::AclFile);

@@ -316,7 +316,8 @@ enum Condition<'a> {
 }
 
 impl Victims<'_> {
-    /// Whether the filters select the connection to the primary, which is no client here.
+    /// Whether the filters select the connection to the primary, which does not count as a client
+    /// here.
     fn are_primary(&self) -> bool {
         let is_master = |kind: &[u8]| kind.eq_ignore_ascii_case(b"master");
         matches!(self.conditions[..], [Condition::Type(kind)] if is_master(kind))

@@ -152,7 +152,7 @@ fn read_change(name: &[u8], text: &[u8], earlier: &[Change]) -> Result<Change, S
 ///
 /// # Errors
 ///
-/// The setting is unknown, cannot be changed, or does not have such a value.
+/// The setting is unknown, cannot be changed, or rejects the value.
 pub(crate) fn change(server: &Server, name: &[u8], text: &[u8]) -> Result<(), String> {
     change_all(server, &[read_change(name, text, &[])?])
 }

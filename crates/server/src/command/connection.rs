@@ -105,7 +105,7 @@ pub(crate) enum Login {
 }
 
 impl Login {
-    /// Returns the error to reply with, if there is one.
+    /// Returns the error to reply with, if any.
     fn error(self) -> Option<&'static str> {
         match self {
             Login::Done => None,
@@ -115,9 +115,9 @@ impl Login {
     }
 }
 
-/// Checks the name and the password of a user, and logs the session in if they are correct. An
-/// attempt that has not waited as failures from its address demand, as those of a transaction
-/// after its first, is refused. `object` is the name of the command, for ACL LOG.
+/// Checks a user's name and password, and logs the session in if they are correct. An attempt that
+/// has not waited for as long as failures from its address require is refused, like those of a
+/// transaction after its first one. `object` is the name of the command, for ACL LOG.
 pub(crate) fn log_in(
     server: &Server,
     session: &mut Session,
@@ -175,7 +175,7 @@ const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is di
 const TOO_MANY: &str =
     "ERR too many failed authentications from this address, nothing was checked; try again later";
 
-/// Returns the name of a command as the client sent it, or its own one if `rename-command` has
+/// Returns the name of a command as sent by the client, or its own name if `rename-command` has
 /// changed it.
 fn own_name<'a>(args: Args<'a>, own: &'static str) -> &'a [u8] {
     match args.is(0, own) {

@@ -183,7 +183,8 @@ fn sleep(text: &[u8]) -> Answer {
     Ok(())
 }
 
-/// Bytes of a payload of DUMP that are not the value: its type before, version and checksum after.
+/// Number of bytes in a DUMP payload other than the value: the type before it, and version and
+/// checksum after it.
 const FRAME_BYTES: usize = 1 + 2 + 8;
 
 const NO_KEY: Refusal = Refusal::Message("ERR no such key");

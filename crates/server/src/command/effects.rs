@@ -1,17 +1,17 @@
-//! Effects: what a command has changed, as commands that have the same effect wherever and whenever
-//! they run. They are added to the feed ([`session::feed`]) for the append-only file and for
-//! replicas.
+//! Effects: the changes made by a command, as commands that have the same effect wherever and
+//! whenever they run. They are added to the feed ([`session::feed`]) for the append-only file and
+//! for replicas.
 //!
-//! - An effect is added under the locks of the command, directly after it has run. So the effects
-//!   of one key are in the order of its changes.
-//! - A command without a change adds nothing. Most others are added as they are. Expiration times
-//!   become instants, elements that were chosen at random are named, and blocking commands become
-//!   what they did (the row of a command states its form, `rewrite.rs` produces it).
+//! - An effect is added under the locks of the command, directly after it has run. The effects on
+//!   one key are therefore in the order of its changes.
+//! - A command without a change adds nothing. Most others are added unchanged. Expiration times
+//!   become instants, randomly chosen elements are named, and a blocking command becomes what it
+//!   did (the row of a command declares its form, `rewrite.rs` produces it).
 //! - The effects of a transaction or a script are collected in the session and added as one step.
 //! - Keys and elements that expire, and keys that are evicted, are added as deletions, because a
 //!   reader executes the feed at an instant at which nothing has expired (`apply.rs`). The store
-//!   records them (`store::Removed`). Those of a shard are taken by the next command that locks it,
-//!   or by its worker.
+//!   records them (`store::Removed`). The next command that locks a shard, or the shard's worker,
+//!   takes the shard's records.
 //!
 //! While no reader exists, a command pays one relaxed load.
 
@@ -65,8 +65,8 @@ pub fn run(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>) {
     );
 }
 
-/// Adds the effect of a command to the feed: with the effects of the commands that it ran, if there
-/// are any.
+/// Adds the effect of a command to the feed, together with the effects of the commands that it ran,
+/// if any.
 pub fn add(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
     let server = ctx.server;
     let mut batch = match ctx.session.effects.take() {
@@ -152,7 +152,7 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
     }
 }
 
-/// Adds the deletion of what has expired or was evicted.
+/// Adds the deletion of expired and evicted keys and elements.
 fn add_removed(server: &Server, batch: &mut Batch, view: &mut View<'_>, one: &Removed) {
     let key = &one.key[..];
     let (command, names): (&[u8], _) = match &one.lost {
@@ -229,8 +229,8 @@ pub fn add_all_removals(server: &Server, view: &mut View<'_>) {
     server.feed.append_separately(&mut batch);
 }
 
-/// Adds the present values of items that a request in memcached's protocol may have changed. A
-/// request without keys has emptied the database.
+/// Adds the current values of items that a memcached request may have changed. A request without
+/// keys has emptied the database.
 pub fn add_items<'k>(
     server: &Server,
     view: &mut View<'_>,
@@ -294,7 +294,7 @@ pub fn flush(server: &Server, db: u8, now: Tick, is_due: impl FnOnce() -> bool) 
 }
 
 /// Begins or ends the feed of this server's own commands. A replica has none: the positions of its
-/// feed are those of its primary. Nothing else may run: all shards are locked.
+/// feed are its primary's. Nothing else may run: all shards are locked.
 pub fn set_feed(server: &Server, view: &mut View<'_>, on: bool) {
     let on = on && !server.is_replica();
     if !on {

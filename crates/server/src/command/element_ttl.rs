@@ -1,16 +1,16 @@
 //! Deadlines of elements: HEXPIRE and the corresponding commands of every type whose elements may
 //! have deadlines, and KeyDB's commands on one member of any such type.
 //!
-//! A deadline in the past expires the element at once and publishes the event, as with keys.
+//! A deadline in the past expires the element immediately and publishes the event, as for keys.
 
 pub mod family;
 pub mod member;
 
 use store::{Class, Edited, Hash, Key, Kind, Scene, Set, SortedSet, Stream, Tick, View, WrongType};
 
-/// Latest deadline of a field in milliseconds since the epoch, in the year 4199. It is that of
-/// Redis: a replica that runs Redis refuses a command with a later one, and keeps the earlier
-/// deadline of the field.
+/// Latest deadline of a field in milliseconds since the epoch, in the year 4199. It is the same as
+/// in Redis: a replica that runs Redis refuses a command with a later one, and keeps the field's
+/// earlier deadline.
 const FIELD_DEADLINE_MAX: i64 = (1 << 46) - 1;
 
 /// Texts that differ between types.
@@ -31,7 +31,7 @@ pub struct Words {
     pub persist: &'static str,
 }
 
-/// The texts of a type whose elements are called `$noun` and whose events begin with `$letter`.
+/// The texts for a type whose elements are called `$noun` and whose events begin with `$letter`.
 macro_rules! words {
     ($noun:literal, $nouns:literal, $camel:literal, $letter:literal) => {
         Words {

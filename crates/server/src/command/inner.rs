@@ -1,7 +1,7 @@
-//! Commands that another command runs: those of a transaction and those of a script.
+//! Commands run by another command: those of a transaction and those of a script.
 //!
 //! They run on the shards that the outer command has locked, with its session. Each is shown to
-//! MONITOR and counted like a command that a client sends; its error is counted here and not again
+//! MONITOR and counted like a command sent by a client; its error is counted here and not again
 //! with the reply of the outer command.
 
 use super::effects::{self, Ran, ReplyAt};
@@ -61,8 +61,8 @@ impl<'v> Ctx<'_, 'v> {
         }
     }
 
-    /// Runs a command of a transaction or a script. The outer command has checked whether there is
-    /// memory for it, because a check here could release the locks between two commands.
+    /// Runs a command of a transaction or a script. The outer command has already checked that
+    /// there is memory for it, because a check here could release the locks between two commands.
     pub(super) fn run_inner(&mut self, chosen: Chosen, args: Args<'_>, mut caller: Caller<'_>) {
         let spec = chosen.spec;
         if let Err(text) = self.check_inner(chosen, args, &caller) {
@@ -140,7 +140,7 @@ impl<'v> Ctx<'_, 'v> {
         })
     }
 
-    /// Refuses a command. `chosen` is absent if there is no such command.
+    /// Refuses a command. `chosen` is `None` if there is no such command.
     pub(super) fn refuse_inner(
         &mut self,
         chosen: Option<Chosen>,

@@ -126,7 +126,7 @@ impl Entry {
         self.subcommand.is_none() && self.spec.has(CONTAINER)
     }
 
-    /// Returns the flags. A container that does nothing by itself has none, as in Redis.
+    /// Returns the flags. A container that does nothing on its own has none, as in Redis.
     fn flags(&self) -> u32 {
         match self.subcommand {
             Some(subcommand) => subcommand.flags,
@@ -143,7 +143,7 @@ impl Entry {
         }
     }
 
-    /// Returns the use of the keys, if there are some.
+    /// Returns the use of the keys, if there are any.
     fn access(&self) -> Option<Access> {
         match self.subcommand {
             Some(subcommand) => subcommand.access,
@@ -161,7 +161,7 @@ impl Entry {
     }
 }
 
-/// Finds a command by its name, or a subcommand by its name and that of its container.
+/// Finds a command by its name, or a subcommand by its name and its container's name.
 fn find(ctx: &Ctx<'_, '_>, name: &[u8]) -> Option<Entry> {
     let end = name.iter().position(|byte| *byte == b'|');
     let (name, word) = match end {
@@ -281,12 +281,13 @@ fn info(ctx: &mut Ctx<'_, '_>, entry: Entry) {
     }
 }
 
-/// Position at which a group of keys begins, and how they are found from there.
+/// Position at which a group of keys begins, and the way to find its keys.
 enum Group {
     /// The argument at this index, then as many as `last` says: the distance of the last one, or
     /// its position from the end if negative; every `step`-th.
     Range { at: i64, last: i64, step: i64 },
-    /// The argument at this index is the number of the keys after it, which have this distance.
+    /// The argument at this index is the number of the keys after it, which are this distance
+    /// apart.
     Counted { at: i64, step: i64 },
     /// The arguments after this word, which is searched from this index on: up to the distance
     /// `last`, or to the position from the end if negative. If `limit` is 2, their first half.
@@ -309,8 +310,8 @@ impl Group {
     };
 }
 
-/// Returns the groups of a command's keys with their flags: `first` and `further` are those of its
-/// first and of its further keys.
+/// Returns the groups of a command's keys with their flags: `first` for its first key and `further`
+/// for its further keys.
 fn groups(keys: Keys, first: Use, further: Option<Use>) -> Vec<(Group, Use)> {
     let after = |word, from: i16, last, limit| Group::Keyword {
         word,

@@ -9,7 +9,7 @@ use session::spec::{Access, Channels, Keys, Use, flag, usage};
 use settings::Id;
 use wire::Args;
 
-/// What a call is denied for. If no selector allows the call, the greatest of their reasons is
+/// Reason why a call is denied. If no selector allows the call, the greatest of their reasons is
 /// reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
@@ -65,7 +65,7 @@ fn name_of(chosen: Chosen) -> &'static str {
 /// Checks a call of a session, and records it in ACL LOG if it is denied.
 ///
 /// # Errors
-/// The reason for which the session's user may not make the call.
+/// Returns the reason why the session's user may not make the call.
 #[inline]
 pub fn check_session(
     server: &Server,
@@ -145,7 +145,7 @@ pub fn record(
 /// Checks a call against a user's rights.
 ///
 /// # Errors
-/// The reason for which the user may not make the call.
+/// Returns the reason why the user may not make the call.
 pub fn check(user: &User, chosen: Chosen, args: Args<'_>) -> Result<(), Denied> {
     if user.is_unrestricted() {
         return Ok(());

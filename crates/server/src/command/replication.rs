@@ -217,8 +217,8 @@ fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     ctx.reply.ok();
 }
 
-/// Whether a replica that announces a version reads Valkey's form of hashes whose fields have
-/// deadlines. Only Valkey since 8 announces one, and Valkey since 9 has such hashes.
+/// Whether a replica that announces a version reads Valkey's form of hashes with field deadlines.
+/// Only Valkey since 8 announces one, and Valkey since 9 has such hashes.
 fn reads_form_of_valkey(version: &[u8]) -> bool {
     const FIRST_MAJOR: i64 = 9;
     let major = version.split(|byte| *byte == b'.').next();
@@ -226,8 +226,8 @@ fn reads_form_of_valkey(version: &[u8]) -> bool {
     major.is_some_and(|major| major >= FIRST_MAJOR)
 }
 
-/// Returns whether a snapshot has the keys and the function libraries, from the words of
-/// `rdb-filter-only`. Nothing but what they name is in it.
+/// Returns whether a snapshot should have the keys and the function libraries, given the words of
+/// `rdb-filter-only`. It contains only what the words name.
 fn parts_of(words: &[u8]) -> Result<(bool, bool), String> {
     let mut has_libraries = false;
     for word in words.split(u8::is_ascii_whitespace) {
@@ -287,7 +287,7 @@ fn synchronize(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// Waits until `wait` is over, or replies at once if the client may not wait.
+/// Waits until `wait` is over, or replies immediately if the client may not wait.
 fn wait_until(ctx: &mut Ctx<'_, '_>, local: Option<bool>, replicas: i64, timeout_ms: u64) {
     let server = ctx.server;
     let now = server.clock.moment();

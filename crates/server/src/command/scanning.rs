@@ -71,7 +71,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Whether the pattern selects an element of this name.
+    /// Whether the pattern selects an element with this name.
     pub fn wants(&self, name: &[u8]) -> bool {
         self.pattern
             .is_none_or(|pattern| glob::matches(pattern, name, false))

@@ -1,7 +1,7 @@
 //! Scripts: EVAL and its variants, SCRIPT, and functions.
 //!
 //! A script runs as one command: under the locks of its command, at one instant, with blocking
-//! commands replying at once. `host.rs` runs the commands that it calls.
+//! commands replying immediately. `host.rs` runs the commands that it calls.
 
 pub mod functions;
 mod host;
@@ -112,7 +112,7 @@ const HELP: &[&str] = &[
 
 const NO_SCRIPT: Refusal = Refusal::Message("NOSCRIPT No matching script. Please use EVAL.");
 
-/// How a command names its script.
+/// Way in which a command names its script.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Body,
@@ -175,8 +175,8 @@ fn find(
     }
 }
 
-/// Whether a call of a script or of a function names one that declares that it does not write. One
-/// that is not known may write.
+/// Whether a call of a script or function names one that declares that it does not write. An
+/// unknown one may write.
 pub fn declares_no_writes(server: &Server, spec: &Spec, args: Args<'_>) -> bool {
     let scripting = &server.scripting;
     let flags = match (spec.name, args.get(1)) {
@@ -219,7 +219,7 @@ fn eval(ctx: &mut Ctx<'_, '_>, args: Args<'_>, by: By, is_read_only: bool) -> An
     Ok(())
 }
 
-/// Returns what a script with these flags may do, or the reason why it may not run.
+/// Returns the permissions of a script with these flags, or the reason why it may not run.
 fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Limits, String> {
     let server = ctx.server;
     let is_compatible = flags.has(Flags::COMPATIBLE);
@@ -270,8 +270,8 @@ fn memory_bytes(ctx: &Ctx<'_, '_>) -> usize {
     }
 }
 
-/// Records that a command of a feed has run its script to the end, whatever its result is. A script
-/// that was ended because the server stops has not.
+/// Records that a command of a feed has run its script to the end, with any result. A script that
+/// was aborted because the server is stopping does not count.
 fn note_run(ctx: &mut Ctx<'_, '_>) {
     let is_ended = is_stopping(ctx.server);
     if let Some(feed) = &mut ctx.session.feed {

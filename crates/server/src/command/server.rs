@@ -150,7 +150,7 @@ fn module(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// Runs the subcommands of MEMORY that concern the server. Returns false if it is none of them.
+/// Runs the subcommands of MEMORY that concern the server. Returns false for any other.
 pub fn memory(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> bool {
     let word = args[1].to_ascii_lowercase();
     match (&word[..], args.len()) {

@@ -91,8 +91,8 @@ fn check_patterns(ctx: &Ctx<'_, '_>, args: Args<'_>, request: &Request<'_>) -> A
     }
 }
 
-/// Replies with the values of the elements, each pattern's in turn. Without patterns these are the
-/// elements themselves.
+/// Replies with the values of the elements, one for each pattern in turn. Without patterns, these
+/// are the elements themselves.
 fn reply(ctx: &mut Ctx<'_, '_>, elements: &[Vec<u8>], gets: &[&[u8]]) -> Answer {
     ctx.reply.array(elements.len() * gets.len().max(1));
     for element in elements {

@@ -1,5 +1,5 @@
-//! Arguments of commands as COMMAND DOCS describes them, from which redis-cli completes and client
-//! libraries generate code.
+//! Arguments of commands as described by COMMAND DOCS, which redis-cli uses for completion and
+//! client libraries for generating code.
 //!
 //! The syntax of each command is a text in its row. It is parsed when a client requests it: the
 //! reply is rare, and its tree is several times as large as the text. The notation:

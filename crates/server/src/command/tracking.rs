@@ -55,7 +55,7 @@ fn register(server: &Server, info: &Arc<clients::ClientInfo>, options: Option<Tr
     server.tracking.set(info, options, apply);
 }
 
-/// Switches tracking of a session off, if it is on. `ctx` is that of RESET.
+/// Switches a session's tracking off, if it is on. `ctx` belongs to RESET.
 pub(super) fn stop(ctx: &mut Ctx<'_, '_>) {
     if ctx.session.tracking.is_some() {
         set(ctx, None);
@@ -157,7 +157,7 @@ fn check_switch(before: &TrackingOptions, after: &TrackingOptions) -> Result<(),
     ))
 }
 
-/// Sorts prefixes, and refuses them if one begins with another or equals it.
+/// Sorts prefixes, and rejects them if any begins with or equals another.
 fn check_prefixes(prefixes: &mut Vec<Vec<u8>>) -> Result<(), String> {
     if prefixes.is_empty() {
         prefixes.push(Vec::new());
@@ -294,7 +294,7 @@ fn keys_max(server: &Server) -> usize {
     }
 }
 
-/// Maximum number of keys of a shard that are invalidated at once because they are too many.
+/// Maximum number of excess keys of a shard that are invalidated per call.
 const EXCESS_PER_CALL: usize = 1024;
 
 /// Invalidates tracked keys of a shard that exceed `tracking-table-max-keys`, which CONFIG SET may
@@ -319,8 +319,8 @@ pub fn end_command(session: &mut Session, spec: &Spec) {
     }
 }
 
-/// Sends the invalidations that the locked shards have queued. `writer` is the client whose command
-/// caused them, or 0.
+/// Sends the invalidations queued by the locked shards. `writer` is the client whose command caused
+/// them, or 0.
 #[cold]
 pub fn send(server: &Server, view: &mut View<'_>, writer: u64) {
     let mut invalidations = Vec::new();

@@ -279,8 +279,8 @@ fn run_next(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>, done: u64) 
     units.max(done.saturating_add(work::reply_units(reply_len)))
 }
 
-/// Makes room for the commands. Returns whether memory is full for one of them, and `None` if the
-/// transaction is held, see [`Ctx::make_room`].
+/// Makes room for the commands. Returns whether memory is full for one of them, or `None` if the
+/// transaction is held; see [`Ctx::make_room`].
 fn is_full_for(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> Option<bool> {
     let is_any = |flag: u32| {
         let mut calls = transaction.iter();

@@ -1,8 +1,8 @@
 //! Estimates of the work of commands whose work depends on the size of values.
 //!
-//! An estimate is an upper bound, except where a value is smaller than it. It first checks what the
-//! arguments alone say, because it is called with every command. The unit is an element, or 512
-//! bytes of a string.
+//! An estimate is an upper bound, except where a value is smaller than assumed. It first checks the
+//! arguments alone, because it is called for every command. The unit is an element, or 512 bytes of
+//! a string.
 
 use crate::context::{Probe, Spec, Work};
 use crate::state::Server;
@@ -13,14 +13,14 @@ use wire::number::parse_i64;
 
 /// Number of bytes in a unit of work.
 const UNIT_BYTES: usize = 512;
-/// Work of a byte of a reply, compared with one that is only read: it is copied to new memory, and
-/// the first access to a page takes longer than the copy.
+/// Work per byte of a reply, compared with a byte that is only read: it is copied to new memory,
+/// and the first access to a page takes longer than the copy.
 const REPLY_COST: usize = 4;
 /// Number of pairs of bytes that LCS compares in a unit of work.
 const PAIRS_PER_UNIT: u64 = 100;
 /// Number of bytes of a dump in a unit of work: about one element.
 const DUMP_UNIT_BYTES: usize = 16;
-/// Maximum length of a string in bytes, whatever the settings.
+/// Maximum length of a string in bytes, regardless of the settings.
 const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// Most negative number of elements that may be requested.
 const REPEATED_MIN: i64 = i64::MIN / 2;
@@ -41,8 +41,8 @@ impl Probe<'_, '_> {
     }
 }
 
-/// Returns the estimated work of a command of a client with this database selected. `threshold` is
-/// the work up to which the exact amount does not matter.
+/// Returns the estimated work of a client's command with this database selected. `threshold` is the
+/// work below which the exact amount does not matter.
 pub fn units<'v>(
     server: &'v Server,
     view: &mut View<'v>,
@@ -89,7 +89,7 @@ pub fn reply_bytes(units: u64) -> usize {
     bytes(units) / REPLY_COST
 }
 
-/// Returns the work of a reply of this many bytes.
+/// Returns the work of a reply with this many bytes.
 #[inline]
 pub fn reply_units(bytes: usize) -> u64 {
     (bytes.saturating_mul(REPLY_COST) / UNIT_BYTES) as u64
@@ -138,8 +138,8 @@ pub fn sorted(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     whole(probe, args).saturating_mul(1 + args.len() as u64 / 2)
 }
 
-/// As [`whole`], for commands on strings, which are called often: no look-up while no string is
-/// huge.
+/// Like [`whole`], but for commands on strings, which are called often: no look-up while no string
+/// is huge.
 pub fn strings(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     if probe.view.has_huge_strings() || probe.threshold == 0 {
         whole(probe, args)

@@ -1,13 +1,14 @@
-//! Executes the commands of a feed: those of an append-only file or of a primary.
+//! Executes the commands of a feed, from an append-only file or a primary.
 //!
-//! They were executed before, so that they are not checked again: no rights, no memory limit, no
-//! pause, no limit of a script. Two instants decide what they do. TTLs, IDs and idle times count
-//! from the time that the caller passes. The horizon precedes all deadlines, because what has
-//! expired is deleted by commands of the feed itself.
+//! They were executed before, so they are not checked again: no rights, no memory limit, no pause,
+//! no script limit. Two instants determine their effect. TTLs, IDs and idle times count from the
+//! time passed by the caller. The horizon precedes all deadlines, because commands of the feed
+//! itself delete expired entries.
 //!
-//! A command that cannot be executed as it was before ends the feed: it is unknown or malformed, or
-//! it was refused, although only commands that have changed something are in a feed. A script that
-//! fails does not: its effects until then are the same here, and it may have failed before, too.
+//! The feed ends at a command that cannot be executed as before: it is unknown or malformed, or it
+//! was refused, although only commands that have changed something are in a feed. A script that
+//! fails does not end the feed: its effects until then are the same here, and it may have failed
+//! before, too.
 
 use super::long::needs;
 use super::shards::{LockedShards, lock_for, wake_owners};
@@ -43,8 +44,8 @@ impl<'s> Applier<'s> {
         Applier::with(server, Session::of_feed(usize::MAX))
     }
 
-    /// Creates the state at the beginning of a primary's feed. Its commands are counted with those
-    /// of the first worker.
+    /// Creates the state at the beginning of a primary's feed. Its commands count as the first
+    /// worker's.
     pub fn of_primary(server: &'s Server) -> Self {
         Applier::with(server, Session::of_feed(0))
     }
@@ -84,7 +85,7 @@ impl<'s> Applier<'s> {
     /// Executes one command at a time. The caller holds no shard.
     ///
     /// # Errors
-    /// The command cannot be executed as it was before. The message names it.
+    /// The command cannot be executed as before. The message names it.
     pub fn apply(&mut self, args: Args<'_>, now: Tick) -> Result<(), String> {
         let chosen = choose(args)?;
         let worker = self.session.info.worker;
@@ -179,7 +180,7 @@ impl<'s> Applier<'s> {
         };
     }
 
-    /// Returns the reason why the last command, or one that it has run, was not executed.
+    /// If the last command, or one that it ran, was not executed, returns the reason.
     fn result(&mut self, name: &str) -> Result<(), String> {
         self.session.note_feed_reply(name, &self.out);
         let feed = self.session.feed.as_mut();
@@ -216,7 +217,7 @@ impl<'s> Applier<'s> {
 /// Returns the command that the arguments name.
 ///
 /// # Errors
-/// There is none, or it has another number of arguments.
+/// There is no such command, or the number of arguments is wrong.
 fn choose(args: Args<'_>) -> Result<Chosen, String> {
     let table = command::table();
     let unknown = |what| format!("there is no {what} '{}'", name_of(args));

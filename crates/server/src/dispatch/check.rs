@@ -31,7 +31,7 @@ const COSTLY: &[(&str, usize)] = &[
     ("config|get", 256),
     ("latency|histogram", 512),
 ];
-/// Number of arguments up to which these bounds need not be checked, except for containers.
+/// Number of arguments up to which these limits need not be checked, except for containers.
 const ARGUMENTS_MANY: usize = 4096;
 
 /// Checks the conditions that every command must meet before it runs or is queued: arity,
@@ -59,9 +59,9 @@ pub(super) fn check(
     check_all(server, session, *chosen, *args)
 }
 
-/// Replies with the reason for which a command is refused. An open transaction cannot run then.
-/// EXEC ends it, as in Redis, because a client that has sent EXEC does not expect that its next
-/// commands are queued.
+/// Replies with the reason why a command is refused. An open transaction then cannot run. EXEC ends
+/// it, as in Redis, because a client that has sent EXEC does not expect its next commands to be
+/// queued.
 #[cold]
 pub(super) fn refuse(
     server: &Server,

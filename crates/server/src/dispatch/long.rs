@@ -3,8 +3,8 @@
 //!
 //! # The feed beside a long command
 //!
-//! A reader of the feed executes the command at one position, that of its end, and must get what
-//! the command has made of the keys as they were at its beginning. So one rule holds: for a reader,
+//! A reader of the feed executes the command at a single position, that of its end, and must get
+//! the command's result for the keys as they were at its beginning. Hence one rule: for a reader,
 //! the keys of a long command do not change between its beginning and its effect.
 //!
 //! ```text
@@ -13,15 +13,15 @@
 //!
 //! - Commands on one of its keys, on the whole keyspace, or on keys that are not known before they
 //!   run, wait. So do snapshots that begin, and with them new readers of the feed.
-//! - Expiry and eviction do not wait. If they remove an entry whose value is lent, that is not
-//!   recorded. If the key is still absent when the values are back, its deletion is added behind
+//! - Expiry and eviction do not wait. If they remove an entry whose value is lent, the removal is
+//!   not recorded. If the key is still absent when the values are back, its deletion is added after
 //!   the effect; if the command has written the key, it is stored as a whole, and no deletion is
 //!   added.
-//! - Elements expire in the keyspace of the command only, at the instant of the command. These
-//!   deletions come before the effect. Those of the time since then come behind it, because an
-//!   effect that consists of present values is written as of the instant of the command. At the
-//!   present instant, reading a value would also remove its expired elements in one step.
-//! - A server that has become a replica meanwhile adds nothing, see [`Executor::finish_long`].
+//! - Elements expire only in the command's keyspace, at the command's instant. These deletions come
+//!   before the effect. Deletions for the time since then come after it, because an effect that
+//!   consists of current values is written as of the command's instant. At the current instant,
+//!   reading a value would also remove its expired elements in one step.
+//! - A server that has become a replica meanwhile adds nothing; see [`Executor::finish_long`].
 
 use super::shards::{lock_for, wake_owners};
 use super::steps::Steps;
@@ -51,21 +51,22 @@ use store::{Lease, Loan, Removed, Tick, View};
 use wire::number::parse_i64;
 use wire::{Args, CutOff, Output, Reply, Span};
 
-/// Maximum number of keys of a long command. A command on more keys runs at once, within
+/// Maximum number of keys of a long command. A command on more keys runs immediately, within
 /// `atomic-work-limit`, because moving the values would take as long.
 const KEYS_MAX: usize = 1024;
 
-/// Minimum length of a value in bytes from which on its length matters.
+/// Minimum length of a value in bytes for which its length matters.
 const VALUE_BYTES_MIN: usize = 1 << 20;
-/// Minimum of the number of bytes of a reply from which a command is a long one.
+/// Minimum number of reply bytes that makes a command a long one.
 const REPLY_BYTES_MIN: usize = 256 << 10;
 
-/// How a command is run.
+/// Way in which a command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// At once.
     Now,
-    /// Later, because it needs a key of a long command, or because it is one and another one runs.
+    /// Later, because it needs a key of a long command, or because it is long itself and another
+    /// one is running.
     Later,
     /// On the thread for long commands.
     Aside,
@@ -76,13 +77,13 @@ pub(super) enum Way {
 /// Result of an attempt to begin a long command.
 #[derive(Debug)]
 pub enum Begun {
-    /// It runs. The reply follows as a message.
+    /// It is running. The reply follows as a message.
     Runs,
     /// It was refused; the error is written.
     Refused,
     /// It must wait.
     Waits(OwnedCall),
-    /// It runs in steps, see [`Executor::step`].
+    /// It runs in steps; see [`Executor::step`].
     InSteps(Box<Steps>),
 }
 
@@ -193,7 +194,7 @@ pub(super) fn way_of_large_reply<'v>(
     }
 }
 
-/// Whether each command that can be long is one, whatever its work.
+/// Whether every command that can be long counts as long, regardless of its work.
 fn is_every_command_long(server: &Server) -> bool {
     server.config.number(Id::LongCommandThreshold) == 0
 }
@@ -282,9 +283,9 @@ fn must_save_first<'v>(
 }
 
 /// Removes some of the expired elements of the large collections that a command names, while
-/// removals are recorded. Returns whether more are left, so that the command waits: it would
-/// otherwise remove all of them in one step, because the feed must contain their deletions before
-/// its effect.
+/// removals are being recorded. Returns whether more are left, in which case the command waits: it
+/// would otherwise remove all of them in one step, because the feed must contain their deletions
+/// before its effect.
 #[cold]
 fn must_purge_first<'v>(
     server: &'v Server,
@@ -316,7 +317,7 @@ fn must_purge_first<'v>(
     has_more
 }
 
-/// As [`must_purge_first`], for the keys of a request in memcached's protocol.
+/// Like [`must_purge_first`], for the keys of a memcached request.
 #[cold]
 pub(super) fn must_purge_names(
     server: &Server,
@@ -380,8 +381,8 @@ pub(super) fn needs(
     }
 }
 
-/// Whether a request in memcached's protocol must wait, because a long command works on one of
-/// these keys, or because the request needs all keys.
+/// Whether a memcached request must wait, because a long command works on one of these keys, or
+/// because the request needs all keys.
 pub(super) fn needs_names(
     server: &Server,
     session: &mut Session,
@@ -403,8 +404,8 @@ pub(super) fn needs_names(
 }
 
 impl<'s> Executor<'s> {
-    /// Begins a long command: moves the values of its keys to a keyspace of their own, and passes
-    /// them to the thread.
+    /// Begins a long command: moves the values of its keys to a separate keyspace, and passes them
+    /// to the thread.
     pub fn begin_long(
         &mut self,
         session: &mut Session,
@@ -443,7 +444,7 @@ impl<'s> Executor<'s> {
         begun
     }
 
-    /// Puts the values of a long command back, serves the clients blocked on its keys, and
+    /// Puts back the values of a long command, serves the clients blocked on its keys, and
     /// publishes its events. If the server has become a replica meanwhile, the new primary lacks
     /// the command: the client gets an error, and a snapshot replaces the values. Returns the
     /// client's position in its worker, its id and the reply.
@@ -491,7 +492,7 @@ impl<'s> Executor<'s> {
         (slot, id, reply)
     }
 
-    /// Puts a value back that a snapshot has borrowed.
+    /// Puts back a value that a snapshot has borrowed.
     pub fn take_back(&mut self, loan: Loan) {
         let server = self.server;
         self.finish();
@@ -503,9 +504,9 @@ impl<'s> Executor<'s> {
         self.end_lease(view, &locks);
     }
 
-    /// Does what follows the end of each reservation of keys, when [`session::long::Long::end`] was
-    /// called: releases the locks, and serves the clients blocked on keys that were written
-    /// meanwhile, but that also needed a reserved key.
+    /// Completes the end of a reservation of keys after [`session::long::Long::end`] was called:
+    /// releases the locks, and serves the clients blocked on keys that were written meanwhile but
+    /// that also needed a reserved key.
     fn end_lease(&mut self, mut view: View<'s>, locks: &Locks) {
         let server = self.server;
         publish(server, &mut view, &mut self.events);
@@ -615,7 +616,7 @@ fn begin<'v>(
     Begun::Runs
 }
 
-/// Adds the effect of a long command to the feed, as it was at the instant of the command.
+/// Adds the effect of a long command to the feed, as of the command's instant.
 fn add_effect<'v>(
     server: &'v Server,
     view: &mut View<'v>,
@@ -642,7 +643,7 @@ fn add_effect<'v>(
     view.set_now(end);
 }
 
-/// Puts the values of a long command back. Returns the keys that expiry and eviction have removed
+/// Puts back the values of a long command. Returns the keys that expiry and eviction have removed
 /// meanwhile.
 fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) -> Vec<Removed> {
     let mut lost = Vec::new();

@@ -1,5 +1,5 @@
-//! Dispatch of requests in memcached's protocol. There is no table of these requests: the verb
-//! determines which shards a request needs.
+//! Dispatch of memcached requests. There is no table of these requests: the verb determines which
+//! shards a request needs.
 
 use super::shards::{LockedShards, spare, wake_owners};
 use super::{BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, long, publish, segment};
@@ -34,8 +34,8 @@ fn is_too_large(request: &Request) -> bool {
     len > LARGE_BYTES && !can_allocate(len.saturating_mul(2))
 }
 
-/// Writes the error for a request that the state of the server does not permit. Returns whether it
-/// has.
+/// Writes the error for a request that the server's state does not permit. Returns whether there
+/// was one.
 fn is_refused(server: &Server, request: &Request, out: &mut Output) -> bool {
     if server.loading.is_on() && memcached::refuse_keys(request, LOADING, out) {
         return true;
@@ -103,7 +103,7 @@ fn must_wait(view: &mut View<'_>, turn: &mut memcached::Turn<'_, ()>) -> bool {
         )
 }
 
-/// Runs a request on locked shards, unless it must wait, and adds the present values of its keys to
+/// Runs a request on locked shards, unless it must wait, and adds the current values of its keys to
 /// the feed if it has changed one.
 fn run_on<'v>(
     mut turn: memcached::Turn<'_, ()>,
@@ -136,8 +136,8 @@ fn run_on<'v>(
 }
 
 impl Executor<'_> {
-    /// Prefetches the first keys of a batch in memcached's protocol. `keys` are those of all its
-    /// requests, in the order of their spans.
+    /// Prefetches the first keys in a batch of memcached requests. `keys` contains the keys of all
+    /// its requests, in the order of their spans.
     pub fn prepare_keys<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
         let server = self.server;
         self.hashed.clear();
@@ -180,7 +180,7 @@ impl Executor<'_> {
         (verb == Verb::SaslAuth).then(|| self.login_delay(session))?
     }
 
-    /// Runs one request in memcached's protocol. `input` begins with the request.
+    /// Runs one memcached request. `input` begins with the request.
     pub fn run_memcached(
         &mut self,
         session: &mut Session,
@@ -253,7 +253,7 @@ impl Executor<'_> {
     }
 
     /// Deletes the item under a key whose new value was too large to be read, because the item is
-    /// out of date. Returns false if writes are held, so that the caller tries again later.
+    /// out of date. Returns false if writes are held, in which case the caller tries again later.
     #[must_use = "a request that is held is executed again"]
     pub fn drop_stale(&mut self, key: &[u8]) -> bool {
         let server = self.server;

@@ -10,7 +10,7 @@ use session::watches::AT_ONCE_MAX;
 use store::{Tick, View};
 use wire::Args;
 
-/// Shards that a worker has locked.
+/// Shards locked by a worker.
 pub(crate) struct LockedShards<'s> {
     /// View of all shards, kept from one command to the next; `None` while they are not all locked.
     pub(super) whole: Option<View<'s>>,

@@ -1,9 +1,9 @@
 //! Commands on many keys or channels that run in steps: DEL or WATCH of a hundred thousand keys,
-//! KEYS, SUBSCRIBE. Each step is a short command of its own; between two of them the worker serves
+//! KEYS, SUBSCRIBE. Each step is a short command of its own; between two steps, the worker serves
 //! other clients.
 //!
-//! Such a command is not one step for other clients. Commands on few keys are. On the segment
-//! engine MGET and MSET run in steps, too, and their steps are also bounded in bytes.
+//! Such a command is not atomic for other clients. Commands on few keys are. On the segment engine,
+//! MGET and MSET run in steps, too, and their steps are also limited in bytes.
 //!
 //! The rights to all names are checked before the first name is used, and in steps as well, because
 //! each name may be compared with a thousand patterns.
@@ -27,7 +27,7 @@ use wire::{Args, Output, Reply, Span};
 
 /// Maximum number of keys in a step. A command on at most this many keys runs at once.
 pub const KEYS_PER_STEP: usize = 1024;
-/// Number of bytes of a command from which on it runs in steps on the segment engine.
+/// Minimum size in bytes of a command that runs in steps on the segment engine.
 const LARGE_BYTES: usize = 1 << 20;
 /// Maximum number of bytes of the header of an array.
 const HEADER_BYTES: usize = 24;
@@ -37,7 +37,7 @@ const HEADER_BYTES: usize = 24;
 pub struct Steps {
     call: OwnedCall,
     progress: Progress,
-    /// Index of the next argument to which the user's rights are checked.
+    /// Index of the next argument to be checked against the user's rights.
     unchecked: usize,
     nanos: u64,
 }
@@ -52,7 +52,7 @@ enum Progress {
     Names(u64, Pieces, usize),
     /// A complete reply that is sent.
     Sends(Pieces),
-    /// Index of the next name, which a message of its own confirms.
+    /// Index of the next name, which is confirmed by a separate message.
     Confirmed(usize),
     /// All subscriptions of a namespace, which messages confirm.
     Unsubscribes(Space),
@@ -60,7 +60,7 @@ enum Progress {
     Resets,
 }
 
-/// First step of a command whose reply became long.
+/// First step of a command whose reply turned out to be long.
 #[derive(Debug)]
 pub(super) struct FirstStep {
     /// Index of the next argument.
@@ -83,7 +83,7 @@ impl FirstStep {
 pub enum Stepped {
     /// There are more steps.
     More,
-    /// There are more steps. This is a part of the reply, which can be sent at once.
+    /// There are more steps. This part of the reply can be sent immediately.
     Part(Output),
     /// The rest of the reply.
     Done(Output),
@@ -128,7 +128,7 @@ fn runs_in_steps_on_segment(spec: &Spec, args_len: usize) -> bool {
     }
 }
 
-/// Returns the arguments to which a user's rights are checked before a command runs or is queued.
+/// Returns the arguments to be checked against a user's rights before a command runs or is queued.
 /// If it runs in steps, the others are checked in steps. If MULTI would queue it, it is refused.
 #[inline]
 pub(super) fn checked_at_once<'a>(spec: &Spec, args: Args<'a>) -> Args<'a> {
@@ -141,8 +141,8 @@ pub(super) fn checked_at_once<'a>(spec: &Spec, args: Args<'a>) -> Args<'a> {
 }
 
 impl Steps {
-    /// Prepares a command, of which the first step may have run. Returns the command if it does not
-    /// run in steps.
+    /// Prepares a command whose first step may have run. Returns the command if it does not run in
+    /// steps.
     pub(super) fn new(
         spec: &Spec,
         call: OwnedCall,
@@ -369,7 +369,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Runs a command on its next names, each of which has a message of its own.
+    /// Runs a command on its next names, each of which gets a separate message.
     fn confirm_step(
         &mut self,
         session: &mut Session,
@@ -388,7 +388,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Removes the next subscriptions of a namespace, each of which has a message of its own.
+    /// Removes the next subscriptions of a namespace, each of which gets a separate message.
     fn unsubscribe_step(
         &mut self,
         session: &mut Session,
@@ -414,7 +414,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Removes the next subscriptions, and runs the command when none is left.
+    /// Removes the next subscriptions, and runs the command once none is left.
     fn reset_step(&mut self, session: &mut Session, call: &OwnedCall) -> Stepped {
         if !session.unsubscribe_some(&self.server.pubsub) {
             return Stepped::More;
@@ -462,8 +462,8 @@ impl Executor<'_> {
     }
 }
 
-/// Returns the index behind the arguments of a step, which are pairs if the command has pairs: a
-/// number of arguments that is even, and bytes that exceed [`STEP_BYTES`] by a pair at most.
+/// Returns the index after the arguments of a step, which are pairs if the command has pairs: an
+/// even number of arguments, exceeding [`STEP_BYTES`] by at most one pair.
 fn end_of_step(args: Args<'_>, next: usize) -> usize {
     let (mut end, last) = (next, (next + KEYS_PER_STEP).min(args.len()));
     let mut bytes = 0;

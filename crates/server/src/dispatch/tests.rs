@@ -174,7 +174,7 @@ fn an_exec_that_is_refused_ends_the_transaction() {
     bench.table(&[("get k", "$-1")]);
 }
 
-/// Regression: what functions had kept stayed in the Lua state.
+/// Regression: memory kept by functions stayed in the Lua state.
 #[test]
 fn removed_libraries_free_what_their_functions_have_kept() {
     let mut bench = Bench::new();

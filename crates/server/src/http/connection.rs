@@ -1,4 +1,4 @@
-//! One connection: the bytes of a request, and those of the reply that are not sent yet.
+//! One connection: the bytes of a request, and the unsent bytes of the reply.
 
 use super::request::{HEAD_BYTES_MAX, Method, Request, Status, parse};
 use crate::metrics::page::Format;
@@ -13,7 +13,7 @@ pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum time between two requests of a connection.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Maximum time for which a connection whose last reply was sent waits for the client to close.
+/// Maximum time that a connection whose last reply was sent waits for the client to close it.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that it discards meanwhile.
 const DISCARDED_BYTES_MAX: usize = 1 << 20;
@@ -28,20 +28,20 @@ pub struct Reply {
     pub body: Arc<[u8]>,
 }
 
-/// What a connection does.
+/// Activity of a connection.
 enum State {
     /// It waits for a request or for the rest of one.
     Reading,
     /// It waits for a census, until the given time.
     Waiting(Request, Instant),
-    /// It sends a reply: the head, then the body. The number is that of the bytes that were sent.
+    /// It is sending a reply: the head, then the body. The number is that of the bytes sent so far.
     Writing(Vec<u8>, Option<Arc<[u8]>>, usize),
     /// It has sent its last reply and discards at most this number of bytes until the client
     /// closes, because the system would discard the reply if bytes were left unread.
     Closing(usize),
 }
 
-/// What the caller does next.
+/// Next action of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// Waits for the socket, until the time of [`Connection::deadline`].
@@ -97,7 +97,7 @@ impl Connection {
         Some((class, self.deadline))
     }
 
-    /// Reads and sends what the socket allows.
+    /// Reads and sends as much as the socket allows.
     pub fn serve(&mut self, now: Instant) -> Next {
         if let State::Writing(..) = self.state
             && self.write(now) == Next::Close
@@ -111,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// Discards what the client sends, up to `left` bytes.
+    /// Discards input from the client, up to `left` bytes.
     fn discard(&mut self, mut left: usize) -> Next {
         let mut bytes = [0; 2048];
         while left > 0 {
@@ -203,7 +203,8 @@ impl Connection {
         self.write(now)
     }
 
-    /// Sends what the socket takes. After the whole reply the state is `Reading` or `Closing`.
+    /// Sends as much as the socket takes. After the whole reply, the state is `Reading` or
+    /// `Closing`.
     fn write(&mut self, now: Instant) -> Next {
         while let State::Writing(head, body, sent) = &mut self.state {
             let body: &[u8] = body.as_deref().unwrap_or_default();

@@ -45,10 +45,10 @@ pub struct Request {
     pub len: usize,
 }
 
-/// Reads the first request of some bytes. Returns `None` if it is incomplete.
+/// Parses the first request in some bytes. Returns `None` if it is incomplete.
 ///
 /// # Errors
-/// The status of the reply, after which the connection is to be closed.
+/// Returns the status of the reply, after which the connection must be closed.
 pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Status> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);

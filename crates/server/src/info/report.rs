@@ -19,8 +19,8 @@ pub(super) use learning::Report as Learner;
 
 /// Facts for the rows of one report.
 ///
-/// Facts about the keyspace are those of a census if there is one. Otherwise they are read when a
-/// row needs them, which waits for the locks of all shards.
+/// Facts about the keyspace come from a census if there is one. Otherwise they are read when a row
+/// needs them, which waits for the locks of all shards.
 pub struct Report<'a> {
     pub(super) server: &'a Server,
     pub(super) table: &'static Table,
@@ -49,7 +49,7 @@ struct Cells {
     learner: OnceCell<Learner>,
 }
 
-/// Identity of the present history, and of the earlier one with its end.
+/// Identity of the current history, and of the previous one with its end.
 type Ids = (String, Option<(String, u64)>);
 
 /// Sums and maxima over the connected clients.
@@ -180,7 +180,7 @@ impl<'a> Report<'a> {
         self.cells.aof.get_or_init(|| self.server.aof.facts())
     }
 
-    /// The load in progress, if there is one.
+    /// Returns the load in progress, if any.
     pub(super) fn load(&self) -> Option<&Load> {
         let loading = &self.server.loading;
         let load = || Load {

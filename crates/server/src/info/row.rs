@@ -7,9 +7,9 @@ use std::fmt;
 pub struct Row {
     /// Name of the field. A row of several lines appends a suffix to it for each line.
     pub name: &'static str,
-    /// Returns the present value.
+    /// Returns the current value.
     pub(super) value: fn(&Report<'_>) -> Value,
-    /// What the page of metrics has of the field.
+    /// Export of the field on the metrics page.
     pub export: Export,
 }
 
@@ -95,7 +95,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// What the page of metrics has of a field.
+/// Export of a field on the metrics page.
 pub enum Export {
     /// A metric.
     Metric(Metric),
@@ -121,7 +121,7 @@ pub struct Metric {
 
 /// Name of a metric in redis_exporter, without its prefix.
 pub enum Exporter {
-    /// The same name.
+    /// The same name as in INFO.
     Same,
     /// Another name.
     As(&'static str),
@@ -182,7 +182,7 @@ const fn metric(
 }
 
 impl Export {
-    /// The same metric of a field that is not in the base unit.
+    /// Returns the metric of a field that is not in the base unit.
     pub(super) const fn times(self, factor: f64) -> Export {
         match self {
             Export::Metric(metric) => Export::Metric(Metric { factor, ..metric }),

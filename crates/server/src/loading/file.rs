@@ -42,9 +42,9 @@ pub fn path(server: &Server) -> PathBuf {
     server.config.path(Id::DbFilename).into()
 }
 
-/// Opens the snapshot file, or what the process before a restart has left, and begins to refuse
-/// commands on keys, before the first client is served. Returns `None` if there is no file, or if
-/// the engine loads none.
+/// Opens the snapshot file, or the one that the process before a restart has left, and begins to
+/// refuse commands on keys, before the first client is served. Returns `None` if there is no file,
+/// or if the engine loads none.
 ///
 /// # Errors
 /// The file exists and cannot be read.
@@ -78,7 +78,7 @@ fn begin(server: &Server, name: String, file: File) -> Result<Source, String> {
     Ok(Source { name, file, bytes })
 }
 
-/// An open file to be loaded.
+/// An open file to load.
 pub struct Source {
     /// Its path.
     pub name: String,
@@ -89,12 +89,12 @@ pub struct Source {
 }
 
 /// Loads a file of `total_bytes` (0 if unknown) into the keyspace. A key that exists is replaced.
-/// `name` describes the source in the log and in errors. Takes the locks of single shards, so that
-/// the caller must hold none. Commands on keys are refused meanwhile.
+/// `name` describes the source in the log and in errors. Takes the locks of single shards, so the
+/// caller must not hold any. Commands on keys are refused meanwhile.
 ///
 /// # Errors
-/// The file is damaged or contains something that this server does not support. What precedes the
-/// damage has been stored, and with several threads perhaps some of what follows.
+/// The file is damaged or contains something that this server does not support. Everything before
+/// the damage has been stored and, with several threads, possibly some of what follows it.
 pub fn load(
     server: &Server,
     name: &str,
@@ -121,8 +121,8 @@ pub fn load(
 /// Error for a file that cannot be loaded.
 pub const NOT_LOADED: &str = "ERR Error trying to load the RDB dump, check server logs.";
 
-/// Loads the snapshot file again for DEBUG RELOAD, after all keys were removed if `flushes` is
-/// true. The caller holds no shard, and no other command runs on its thread meanwhile.
+/// Reloads the snapshot file for DEBUG RELOAD, after all keys were removed if `flushes` is true.
+/// The caller holds no shard, and no other command runs on its thread meanwhile.
 ///
 /// # Errors
 /// There is no file, or it is damaged. The message is a reply.
@@ -146,20 +146,20 @@ pub fn reload(server: &Server, flushes: bool) -> Result<(), &'static str> {
     })
 }
 
-/// What was read of a source.
+/// Data read from a source.
 pub struct Loaded<R> {
-    /// Offset behind the snapshot.
+    /// Offset after the snapshot.
     pub offset: u64,
     /// The source and the bytes that were read beyond the snapshot.
     pub rest: (R, Vec<u8>),
 }
 
-/// What a snapshot is.
+/// Purpose of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The file with which the server starts. Its history is continued, if it has one.
+    /// The file from which the server starts. Its history is continued, if it has one.
     Start,
-    /// What a feed follows, such as the base of an append-only file. Nothing counts as expired.
+    /// The base that a feed follows, as in an append-only file. Nothing counts as expired.
     Base,
     /// Any other.
     Other,
@@ -168,7 +168,7 @@ pub enum Origin {
 /// Loads a snapshot within a load that has begun.
 ///
 /// # Errors
-/// As [`load`].
+/// Returns the errors of [`load`].
 pub fn load_parts<R: io::Read>(
     server: &Server,
     name: &str,
@@ -221,7 +221,7 @@ fn thread_count(server: &Server) -> usize {
 }
 
 /// Runs a loader, with other threads that store what it reads. Fewer are used if the system does
-/// not start that many.
+/// not start all of them.
 fn run_with_others<'s, R: io::Read>(
     loader: &mut Loader<'s, R>,
     others: usize,
@@ -253,7 +253,7 @@ struct Loader<'s, R> {
     /// For each shard, keys that were read and not stored.
     batches: Vec<Batch>,
     now: Tick,
-    /// Whether the instant is that of the file, and not the present.
+    /// Whether the instant comes from the file instead of being the current one.
     is_base: bool,
     /// Whether the server starts with the file.
     is_start: bool,
@@ -267,7 +267,7 @@ struct Loader<'s, R> {
 /// Reads a snapshot as a load does, and stores no key.
 ///
 /// # Errors
-/// The reason for which a server with the default settings does not load it.
+/// Returns the reason why a server with default settings does not load it.
 pub fn try_load<R: io::Read>(source: R) -> Result<(), String> {
     let server = Server::new(Config::default(), Clock::System)?;
     let mut loader = Loader::new(&server, source);
@@ -302,14 +302,15 @@ impl<'s, R: io::Read> Loader<'s, R> {
         }
     }
 
-    /// Sets the instant to that of the file, which is read with its fields.
+    /// Sets the instant to the file's, which is read with its fields.
     fn begin_base(&mut self) {
         self.is_base = true;
         self.set_now(EARLIEST);
     }
 
-    /// Continues the history of the file at a position. The file stands for the keys that replicas
-    /// have there, so that what has expired since then is loaded, and removed with a deletion.
+    /// Continues the history of the file at a position. The file represents the keys that replicas
+    /// have there, so that entries that have expired since then are loaded, and removed with a
+    /// deletion.
     fn continue_history(&mut self, position: Option<u64>) {
         if let Some((id, position)) = self.history.take().zip(position)
             && self.keys == 0
@@ -330,7 +331,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
         self.run_with(None)
     }
 
-    /// As [`Loader::run`], with other threads.
+    /// Like [`Loader::run`], with other threads.
     fn run_with(&mut self, others: Others<'_, 's>) -> Result<(), String> {
         let mut result = self.read(others);
         let stored: Result<(), Failure> =
@@ -436,7 +437,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
         Ok(())
     }
 
-    /// Reads the value of the last key and stores it, at once or with others of its shard.
+    /// Reads the value of the last key and stores it, immediately or with others of its shard.
     fn entry(
         &mut self,
         deadline: Option<Tick>,
@@ -487,7 +488,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
         self.store_built(shard, deadline, content, others)
     }
 
-    /// Stores a batch to which a key was added, if it is full.
+    /// Stores the batch to which a key was just added, if the batch is full.
     fn added(&mut self, shard: usize, is_full: bool, others: Others<'_, 's>) -> Result<(), String> {
         if is_full {
             let stored = self.store_batch(shard, others);
@@ -500,8 +501,8 @@ impl<'s, R: io::Read> Loader<'s, R> {
         Ok(())
     }
 
-    /// Stores the value of the last key, which was built, behind all that precede it in its shard,
-    /// because a file may contain a key twice.
+    /// Stores the built value of the last key, after all preceding ones in its shard, because a
+    /// file may contain a key twice.
     fn store_built(
         &mut self,
         shard: usize,

@@ -1,4 +1,4 @@
-//! Storing of what was read from a file.
+//! Stores data read from a file.
 
 use crate::command::key::dump::Restored;
 use crate::state::Server;
@@ -60,8 +60,8 @@ impl<'s> Storer<'s> {
         Ok(())
     }
 
-    /// Whether the value that was built last, which begins at `offset`, is to be stored. One that
-    /// is empty or has expired is counted.
+    /// Whether the value built last, which begins at `offset`, should be stored. One that is empty
+    /// or has expired is counted.
     ///
     /// # Errors
     /// The value contradicts itself: an element occurs twice.
@@ -111,8 +111,8 @@ impl<'s> Storer<'s> {
         strings.clear();
     }
 
-    /// Stores the value that was built last: a string, of the memcached item `item` if there is
-    /// one, or a collection. The caller holds no shard.
+    /// Stores the value built last: a string (the memcached item `item`, if given) or a collection.
+    /// The caller must not hold a shard.
     pub fn store_built(
         &mut self,
         key: &Key<'_>,
@@ -137,8 +137,8 @@ impl<'s> Storer<'s> {
     }
 }
 
-/// Locks the shard of a key. On a replica, what is stored is the primary's, so that nothing has
-/// expired for it.
+/// Locks the shard of a key. On a replica, the data comes from the primary, so nothing has expired
+/// for it.
 fn view<'s>(space: &'s Keyspace, key: &Key<'_>, now: Tick) -> View<'s> {
     let mut view = space.lock_one(space.shard_of(key), now);
     view.set_horizon(Tick(0));

@@ -2,8 +2,9 @@
 //! the others store them. A shard's batches are stored in order and by one thread at a time,
 //! because a file may contain a key twice.
 //!
-//! At most [`QUEUED_BYTES_MAX`] bytes and a batch are queued. Beyond them the reading thread stores
-//! batches, too, so that all threads are busy whichever part of the work is larger.
+//! At most [`QUEUED_BYTES_MAX`] bytes and one batch are queued. Beyond them, the reading thread
+//! stores batches, too, so that all threads are busy regardless of which part of the work is
+//! larger.
 
 use crate::loading::storing::{Failure, Storer};
 use crate::state::Server;
@@ -11,10 +12,10 @@ use durability::loading::batch::Batch;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Number of queued bytes from which on the reading thread does not read.
+/// Number of queued bytes at which the reading thread stops reading.
 pub const QUEUED_BYTES_MAX: usize = 1 << 20;
-/// Number of batches, or of their bytes, for which a sleeping thread is woken. To wake it takes as
-/// long as to store a batch of short strings.
+/// Number of batches, or of their bytes, for which a sleeping thread is woken. Waking it takes as
+/// long as storing a batch of short strings.
 const WAKE_BATCHES: usize = 16;
 const WAKE_BYTES: usize = QUEUED_BYTES_MAX / 4;
 /// Maximum number of empty batches that are kept for their memory.
@@ -50,7 +51,7 @@ struct State {
     is_broken: bool,
 }
 
-/// Batches that are to be stored.
+/// Batches waiting to be stored.
 pub struct Queue<'s> {
     server: &'s Server,
     state: Mutex<State>,
@@ -210,7 +211,7 @@ impl<'s> Queue<'s> {
         }
     }
 
-    /// Whether a value could not be loaded, or a thread has panicked, so that no more is read.
+    /// Whether a value could not be loaded or a thread has panicked, so that no more is read.
     pub fn has_failed(&self) -> bool {
         let state = self.state();
         state.failure.is_some() || state.is_broken

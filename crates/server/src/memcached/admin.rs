@@ -1,5 +1,5 @@
-//! Administration of memcached: lists of all items, the memory limit, and commands that tune what
-//! does not exist here.
+//! Administration of memcached: lists of all items, the memory limit, and commands that tune
+//! features not present here.
 
 use super::turn::{DATABASE, Progress, Turn};
 use crate::command::config;
@@ -62,8 +62,8 @@ fn is_class(word: &[u8]) -> bool {
     word == b"all" || word == b"hash" || word.split(|&byte| byte == b',').all(is_number)
 }
 
-/// Replies to commands of the crawler, which removes expired items in memcached. Here expired items
-/// are removed on time, so that there is nothing to start.
+/// Replies to commands of memcached's crawler, which removes expired items. Here, expired items are
+/// removed on time, so there is nothing to start.
 fn crawler(arguments: &[&[u8]]) -> &'static str {
     match arguments {
         [b"enable" | b"disable"] => "OK",
@@ -106,8 +106,8 @@ pub(super) enum Dump {
     Items(u64),
 }
 
-/// Lists items. A part of the list is written per call; the position of the next part is that of a
-/// SCAN, except that a list with a limit is written in one call.
+/// Lists items. Each call writes part of the list; the position of the next part is like SCAN's,
+/// except that a list with a limit is written in one call.
 pub(super) fn dump(turn: &mut Turn<'_, ()>, form: Dump) -> Progress {
     if turn.server.segments.is_some() {
         line(
@@ -191,8 +191,8 @@ fn list_some(turn: &mut Turn<'_, ()>, form: Dump, cursor: u64, left: &mut u64) -
     next
 }
 
-/// Whether a key, or a part of one, can stand in a line as it is. Keys of other protocols and of
-/// binary requests may contain blanks and line breaks.
+/// Whether a key, or part of one, can be written in a line unchanged. Keys of other protocols and
+/// of binary requests may contain blanks and line breaks.
 pub(super) fn is_word(key: &[u8]) -> bool {
     key.len() <= KEY_BYTES_MAX && !key.iter().any(u8::is_ascii_whitespace)
 }

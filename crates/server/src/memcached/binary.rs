@@ -1,5 +1,5 @@
-//! Commands of the binary protocol. They differ from those of the text protocol in their replies,
-//! and in that each may name the cas number that the item must have.
+//! Commands of the binary protocol. They differ from the text protocol's in their replies, and in
+//! that each may name the CAS number that the item must have.
 
 use super::VERSION;
 use super::turn::Turn;
@@ -189,7 +189,7 @@ fn create_count<E: Items>(turn: &mut Turn<'_, E>) -> Option<Result<(u64, u64), S
     }
 }
 
-/// Lists the mechanisms of authentication. Without a password there are none, and the command is
+/// Lists the authentication mechanisms. Without a password there are none, and the command is
 /// unknown, as in memcached.
 fn mechanisms<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
     match turn.server.acl.needs_login() {

@@ -46,7 +46,7 @@ fn answer_of<E: Items>(turn: &mut Turn<'_, E>, shown: &Item<'_>, value: &[u8]) {
     }
 }
 
-/// Flags of a request in their order, and the time to which their exptimes are relative.
+/// Flags of a request in their order, and the time that their exptimes are relative to.
 #[derive(Clone, Copy)]
 struct Flags<'a> {
     request: &'a Request,

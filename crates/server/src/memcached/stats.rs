@@ -1,8 +1,8 @@
 //! `stats`: the statistics that memcached's monitoring reads, from the server's counters.
 //!
 //! The names are those of memcached 1.6. A counter of something that does not exist here, such as
-//! the moves of its LRU queues, is 0. So are the numbers of items that were evicted or expired
-//! without a read, which are not counted. Properties of its slab classes are left out.
+//! the moves of its LRU queues, is 0. So are the numbers of items evicted or expired without a
+//! read, which are not counted. Properties of its slab classes are left out.
 
 use super::VERSION;
 use super::admin::{self, Dump};
@@ -18,7 +18,7 @@ use wire::memcached::binary::{self, Header, Status};
 use wire::memcached::text;
 
 /// Counters in `stats` that are always 0, because what they count does not exist here or is not
-/// counted. Items are removed when they are flushed, so that no read finds a flushed one.
+/// counted. Items are removed when they are flushed, so no read finds a flushed one.
 const ZEROS: &[&str] = &[
     "get_flushed",
     "conn_yields",

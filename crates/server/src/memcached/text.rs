@@ -8,8 +8,8 @@ use engine::lifetime::DeadlineChange;
 use wire::memcached::text::{line, number, value_head};
 use wire::memcached::{Mode, Verb};
 
-/// Bytes of a reply to `get` after which the remaining keys wait until the client has taken it. So
-/// a reply needs this much memory and one value more, however many keys the line lists.
+/// Bytes of a reply to `get` after which the remaining keys wait until the client has taken it. A
+/// reply thus needs this much memory plus one value, regardless of how many keys the line lists.
 const REPLY_PART_BYTES: usize = 256 << 10;
 /// Number of keys of a `get` after which other clients are served. Missing keys have no part in the
 /// reply, so that its length does not bound them.

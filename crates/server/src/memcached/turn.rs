@@ -18,10 +18,10 @@ use wire::{Output, Span};
 /// Database that memcached's clients use.
 pub const DATABASE: u8 = 0;
 
-/// Length up to which values are returned whatever `memcached-item-max` is, in bytes.
+/// Length in bytes up to which values are returned regardless of `memcached-item-max`.
 const READ_BYTES_MIN: usize = 8 << 20;
 
-/// How far a request was executed.
+/// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It was answered.
@@ -50,7 +50,7 @@ pub(crate) struct Turn<'a, E> {
     pub input: &'a [u8],
     pub request: &'a Request,
     pub keys: &'a [Span],
-    /// Hashes of the first keys of the request, in their order, as far as they are known.
+    /// Hashes of the request's first keys, in order, as far as they are known.
     pub hashes: &'a [u64],
     pub out: &'a mut Output,
 }
@@ -74,7 +74,7 @@ impl<'a> Turn<'a, ()> {
 }
 
 impl<'a, E> Turn<'a, E> {
-    /// Returns the bytes of a key as they were sent.
+    /// Returns the bytes of a key as sent.
     pub fn sent_key(&self, index: usize) -> &'a [u8] {
         self.keys
             .get(index)
@@ -83,7 +83,7 @@ impl<'a, E> Turn<'a, E> {
 }
 
 impl<'a, E: Items> Turn<'a, E> {
-    /// Returns a key as it was sent.
+    /// Returns a key as sent.
     #[inline]
     pub fn key(&self, index: usize) -> Key<'a> {
         let hash_of = |bytes: &[u8]| self.engine.key(DATABASE, bytes).hash;

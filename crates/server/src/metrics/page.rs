@@ -32,9 +32,9 @@ pub enum Type {
     Counter,
     /// A number that may go down.
     Gauge,
-    /// Counts by the upper bounds of buckets, which only grow.
+    /// Cumulative counts by the upper bounds of buckets, which only grow.
     Histogram,
-    /// Numbers of present things by the upper bounds of buckets.
+    /// Current numbers of things by the upper bounds of buckets.
     GaugeHistogram,
     /// Texts as labels of a constant 1.
     Info,
@@ -48,7 +48,7 @@ pub type Label<'a> = (&'a str, &'a str);
 
 /// One series of a histogram.
 pub struct Series<'a> {
-    /// Labels beside `le`.
+    /// Labels in addition to `le`.
     pub labels: &'a [Label<'a>],
     /// Upper bounds with the number of values up to them, ascending. The bound of all values is
     /// added.
@@ -94,7 +94,7 @@ impl Page {
         }
     }
 
-    /// Writes one sample. `suffix` is what follows the name of the family.
+    /// Writes one sample. `suffix` follows the name of the family.
     pub fn sample(&mut self, name: &str, suffix: &str, labels: &[Label<'_>], value: impl Display) {
         self.text.push_str(name);
         self.text.push_str(suffix);

@@ -1,4 +1,4 @@
-//! One parsed element of a batch of input in memcached's protocol.
+//! One parsed element in a batch of memcached input.
 
 use wire::memcached::{Refusal, Request};
 

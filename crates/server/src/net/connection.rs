@@ -2,8 +2,8 @@
 //!
 //! Input is read into the worker's buffer and parsed there. Only an incomplete command at its end
 //! moves to the connection's own buffer. Replies are written to the worker's buffer and sent with
-//! one system call; only the bytes that the socket does not accept stay with the connection.
-//! Therefore an idle connection holds no buffers, and a request costs one read and one write.
+//! one system call; only the bytes that the socket does not accept stay with the connection. An
+//! idle connection therefore holds no buffers, and a request costs one read and one write.
 
 mod aside;
 mod backlog;
@@ -40,8 +40,8 @@ use wire::{Limits, Output, Parsed, Parser, Protocol, Reply, Span};
 pub const BACKPRESSURE_BYTES: usize = 1 << 20;
 /// Maximum number of bytes per read.
 const SCRATCH_BYTES: usize = 64 << 10;
-/// Number of pending bytes up to which a published message is added to the output. Further ones go
-/// to the backlog.
+/// Number of pending bytes up to which a published message is added to the output. Further messages
+/// go to the backlog.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 /// Number of bytes sent to one client after which other connections are served.
 pub(super) const SENT_PER_TURN: usize = 256 << 10;
@@ -51,7 +51,7 @@ const SENT_AT_CLOSE: usize = 4 << 20;
 /// Maximum number of unsent bytes that are moved to the front of the output, so that others are not
 /// delayed. More than these bytes stop the execution of commands, so that the output does not grow.
 const MOVED_BYTES_MAX: usize = 4 * BACKPRESSURE_BYTES;
-/// Maximum time for which a connection that is about to be closed waits for the append-only file.
+/// Maximum time that a connection that is about to be closed waits for the append-only file.
 const SYNC_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Time between two looks at the append-only file in that wait.
 const SYNC_POLL: Duration = Duration::from_micros(200);
@@ -121,7 +121,7 @@ impl Default for Scratch {
     }
 }
 
-/// Reason for which the execution of the input stopped.
+/// Reason why the execution of the input stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     /// There is no complete command left.
@@ -136,8 +136,8 @@ enum Stop {
     Blocked,
     /// A long command of another client.
     Waits,
-    /// A command has more steps, the commands after a long one follow, or those so far have taken
-    /// long enough for one turn.
+    /// A command has more steps, there are commands after a long one, or the commands so far have
+    /// taken long enough for one turn.
     Continues,
     /// The last command is a long one. Its position is in `long_call`.
     IsLong,
@@ -169,13 +169,13 @@ pub struct Connection {
     parser: Parser,
     /// Parser of memcached's protocol, if the connection uses it.
     memcached: Option<wire::memcached::Parser>,
-    /// Position from which the first memcached request of `input` continues, because a part of its
-    /// reply was already written; 0 if there is none.
+    /// Position from which the first memcached request of `input` continues, because part of its
+    /// reply was already written; otherwise 0.
     resumed_at: u64,
     /// Replies. The bytes from `sent` on are unsent.
     output: Output,
     sent: usize,
-    /// Published messages behind the output.
+    /// Published messages that follow the output.
     backlog: Backlog,
     /// Number of unsent bytes beyond which no further command is executed.
     backpressure_bytes: usize,
@@ -204,8 +204,8 @@ pub struct Connection {
     pub is_cut_off: bool,
     /// Whether the connection is in the worker's list of those that wait for a long command.
     pub is_waiting: bool,
-    /// Position of the feed up to which the append-only file must be on the disk before replies are
-    /// sent, while they are held for it.
+    /// Feed position up to which the append-only file must be on disk before replies are sent,
+    /// while they are held for it.
     sync_at: Option<u64>,
     /// Whether the connection is in the worker's list of those whose replies are held.
     pub is_syncing: bool,
@@ -272,8 +272,8 @@ impl Connection {
         self.is_hung_up = true;
     }
 
-    /// Makes the connection close without executing further commands. What the socket accepts at
-    /// once is sent before.
+    /// Makes the connection close without executing further commands. Output that the socket
+    /// accepts immediately is sent first.
     pub fn cut_off(&mut self) {
         self.is_cut_off = true;
         self.session.is_closing = true;
@@ -710,7 +710,7 @@ impl Connection {
         self.warn_of_closing(server, Kind::Http, why);
     }
 
-    /// Logs the reason for which the connection is closed.
+    /// Logs the reason why the connection is closed.
     fn warn_of_closing(&self, server: &Server, kind: Kind, why: &str) {
         let (id, address) = (self.session.info.id, &self.session.info.address);
         server.notices.warn(

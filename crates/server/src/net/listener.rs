@@ -37,7 +37,7 @@ const DENIED_MEMCACHED: &[u8] =
 
 /// An accepted connection.
 pub struct Accepted {
-    /// What clients speak on the port.
+    /// Protocol of the port.
     pub port: Port,
     /// The socket.
     pub stream: Stream,
@@ -82,8 +82,8 @@ impl Listeners {
         })
     }
 
-    /// Checks the settings of the listeners, that of HTTP among them, without opening a socket.
-    /// Returns what is wrong.
+    /// Checks the settings of the listeners, including HTTP, without opening a socket. Returns what
+    /// is wrong.
     pub fn check(config: &Config, http: Option<SocketAddr>) -> Vec<String> {
         let mut problems = check_paths(config);
         let bound: Vec<Id> = ports(config).map(|(id, _)| id).collect();
@@ -296,8 +296,8 @@ fn check_paths(config: &Config) -> Vec<String> {
     problems
 }
 
-/// Whether two sockets of the same port cannot listen at these addresses. The second one is that of
-/// HTTP, where `::` is every address of both families.
+/// Whether two sockets with the same port cannot listen at these addresses. The second one is
+/// HTTP's, where `::` means every address of both families.
 fn overlap(one: IpAddr, http: IpAddr) -> bool {
     let is_same_family = one.is_ipv4() == http.is_ipv4();
     one == http
@@ -416,7 +416,7 @@ fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     listen_on(socket, backlog)
 }
 
-/// Listens on a socket that is bound. One that listens already gets this backlog.
+/// Listens on a bound socket. One that already listens gets this backlog.
 fn listen_on(socket: Socket, backlog: i32) -> io::Result<TcpListener> {
     socket.listen(backlog)?;
     Ok(TcpListener::from_std(socket.into()))
@@ -492,7 +492,7 @@ mod tests {
         config
     }
 
-    /// Returns what the next process inherits from listeners.
+    /// Returns the part of listeners that the next process inherits.
     fn left(mut listeners: Listeners) -> Handover {
         let restart = Restart::default();
         let number = restart.begin().expect("the first one");

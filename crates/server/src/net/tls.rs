@@ -3,7 +3,7 @@
 //! Records are decrypted from, and encrypted to, a buffer that the worker lends. A connection keeps
 //! only an incomplete record that it has received, and the encrypted bytes that its socket has not
 //! accepted. The tickets with which a client may resume its session are sent with the first reply,
-//! because a packet of their own would be a tenth of the system's part of a handshake.
+//! because a separate packet would cost a tenth of the system's part of a handshake.
 
 use crate::tls;
 use rustls::ProtocolVersion;
@@ -16,7 +16,8 @@ const RECORDS_BYTES: usize = 64 << 10;
 /// Maximum number of received bytes that a connection keeps, which its handshake may need for a
 /// chain of certificates.
 const KEPT_BYTES_MAX: usize = 32 << 10;
-/// Maximum number of bytes encrypted at once. With the records' overhead they fit into the buffer.
+/// Maximum number of bytes encrypted at a time. With the records' overhead they fit into the
+/// buffer.
 const PLAIN_BYTES_MAX: usize = 48 << 10;
 /// Maximum number of bytes of tickets that are sent with the first reply. With it they fit into the
 /// buffer. Tickets are longer if they contain certificates of the client.
@@ -210,7 +211,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends `len` encrypted bytes that begin at `start`, and before them the tickets. If these are
+    /// Sends `len` encrypted bytes that begin at `start`, preceded by the tickets. If these are
     /// still as long as `start`, there is room for them in front.
     fn send_with_tickets(
         &mut self,
@@ -326,8 +327,8 @@ impl TlsStream {
     }
 }
 
-/// Puts the tickets behind the bytes that are sent, before others are appended, because records
-/// must arrive in the order in which they were encrypted.
+/// Puts the tickets after the bytes being sent, before others are appended, because records must
+/// arrive in the order in which they were encrypted.
 fn release(tickets: &mut Vec<u8>, outgoing: &mut Vec<u8>) {
     outgoing.append(tickets);
 }

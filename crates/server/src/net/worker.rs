@@ -65,15 +65,15 @@ pub struct Worker {
     again: Vec<usize>,
     /// Connections held by CLIENT PAUSE.
     held: BTreeSet<usize>,
-    /// Connections whose client has hung up or is to be disconnected, in this order. An index is
+    /// Connections whose client has hung up or must be disconnected, in this order. An index is
     /// ignored if the connection there is not marked as leaving.
     leaving: VecDeque<usize>,
     /// Number of leaving clients that may still be served in this iteration.
     leaving_left: usize,
     /// Number of reads for TLS handshakes that are left in this iteration.
     handshakes_left: usize,
-    /// Connections that wait for a long command, with their client ids, in the order in which they
-    /// began to wait. A client that has disconnected may be among them.
+    /// Connections waiting for a long command, with their client ids, in the order in which they
+    /// began to wait. They may include clients that have disconnected.
     waiting: VecDeque<(usize, u64)>,
     /// Number of these connections that have to try again.
     retry_count: usize,
@@ -101,8 +101,8 @@ pub struct Worker {
     due: Option<Tick>,
     /// Whether expiry had more work at the end of the last iteration.
     is_busy: bool,
-    /// Sum of the clients' bytes at which clients to evict are searched again; 0 after the sum was
-    /// within its limit.
+    /// Total of the clients' bytes at which clients to evict are searched again; 0 after the total
+    /// was within its limit.
     searched_at_bytes: u64,
     periodic_at: Instant,
     periodic_count: u64,
@@ -303,7 +303,7 @@ impl Worker {
         timeout
     }
 
-    /// Whether connections, a census or the removal of subscriptions are to be continued without an
+    /// Whether connections, a census or the removal of subscriptions must continue without an
     /// event.
     fn has_waiting(&self) -> bool {
         let has_connections = !self.again.is_empty() || !self.leaving.is_empty();
@@ -643,7 +643,7 @@ impl Worker {
         }
     }
 
-    /// Plans the end of the wait of a client that is still connected and waits.
+    /// Plans the end of a client's wait, if the client is still connected and waiting.
     fn plan_wait_of(&mut self, slot: usize, client: u64) {
         let connection = self.client(slot, client);
         let waiter = connection.and_then(|one| one.session.waiter().cloned());

@@ -5,16 +5,15 @@
 //! proceeds   this server follows the replica: PSYNC … FAILOVER, which promotes it
 //! ```
 //!
-//! When the replica has taken over, writes are released, and refused like those of any replica. It
-//! has taken over if it continues the history, and also if it replies with a snapshot, as it does
-//! with FORCE when it lacks writes. If it refuses, or cannot be reached, this server becomes a
-//! primary again.
+//! Once the replica has taken over, writes are released, and refused like those on any replica. It
+//! has taken over if it continues the history, or if it replies with a snapshot, as with FORCE when
+//! it lacks writes. If it refuses, or cannot be reached, this server becomes a primary again.
 //!
 //! The time of FAILOVER bounds both, up to the request to take over: a replica that accepts the
 //! connection and does not answer, because its process is stopped, is not waited for.
 //!
-//! When the connection fails after the request was sent, nobody knows whether the replica has taken
-//! over. Then this server stays a replica and asks again, so that there are never two primaries.
+//! If the connection fails after the request was sent, it is unknown whether the replica has taken
+//! over. This server then stays a replica and asks again, so that there are never two primaries.
 
 use super::role;
 use crate::command::effects;
@@ -22,13 +21,13 @@ use crate::state::Server;
 use durability::replication::{Failover, Phase, ReplicaState};
 use std::time::{Duration, Instant};
 
-/// Reply of a primary to the request to take over, which is that of Redis, too.
+/// Reply of a primary to the request to take over, the same as in Redis.
 pub const IS_PRIMARY: &str = "ERR PSYNC FAILOVER can't be sent to a master.";
 
 /// Begins a change of roles. The caller holds no shard.
 ///
 /// # Errors
-/// It is not possible at present. The message is a reply.
+/// It is currently not possible. The message is a reply.
 pub fn begin(
     server: &Server,
     target: Option<(String, u16)>,
@@ -102,7 +101,7 @@ fn end(server: &Server, why: &str) -> Option<()> {
     end_if(server, why, |_| true)
 }
 
-/// As [`end`], if `may` returns true. The state does not change in between.
+/// Like [`end`], if `may` returns true. The state does not change in between.
 fn end_if(server: &Server, why: &str, may: impl Fn(&Failover) -> bool) -> Option<()> {
     let failover = server
         .replication
@@ -237,11 +236,11 @@ pub fn finish(server: &Server, has_taken_over: bool) {
     server.wake_all();
 }
 
-/// Promotes this server because its primary requests it with the history that both have, of which
-/// the primary has everything before `position`.
+/// Promotes this server at its primary's request, in the history that both share and of which the
+/// primary has everything before `position`.
 ///
 /// # Errors
-/// This server is no replica, has another history, or lacks a part of it without being forced. The
+/// This server is not a replica, has another history, or lacks part of it without being forced. The
 /// message is a reply.
 pub fn take_over(
     server: &Server,
@@ -275,7 +274,7 @@ mod tests {
 
     const NOW: u64 = 1_700_000_000_000;
 
-    /// Sets the only replica, with what it has acknowledged.
+    /// Sets the only replica and its acknowledged position.
     fn set_replica(server: &Server, acked: u64) {
         let replica = ReplicaState {
             client: Subscriber {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use store::Tick;
 use wire::{Args, Limits, Parsed, Parser};
 
-/// Maximum time for which the thread sleeps without a primary.
+/// Maximum time that the thread sleeps without a primary.
 const IDLE_PAUSE: Duration = Duration::from_secs(60);
 /// Time between two attempts to connect, and between two acknowledgements.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ fn is_current(server: &Server, number: u64) -> bool {
     !server.stops() && server.replication.state().primary_number == number
 }
 
-/// Changes the state of the present primary.
+/// Changes the state of the current primary.
 fn change(server: &Server, number: u64, change: impl FnOnce(&mut PrimaryState)) {
     let mut state = server.replication.state();
     if let Some(primary) = state.primary.as_mut().filter(|p| p.number == number) {
@@ -137,7 +137,7 @@ impl<'s> Link<'s> {
         })
     }
 
-    /// Receives some bytes. Returns false if there are none at present.
+    /// Receives some bytes. Returns false if there currently are none.
     fn receive(&mut self) -> io::Result<bool> {
         if self.server.replication.must_reconnect.swap(false, Relaxed) {
             return Err(wrong("CLIENT KILL has closed it".to_owned()));
@@ -240,7 +240,7 @@ impl<'s> Link<'s> {
         Ok(())
     }
 
-    /// Requests what is missing: the rest of the feed, or a snapshot. Returns whether it was a
+    /// Requests the missing part: the rest of the feed, or a snapshot. Returns whether it was a
     /// snapshot.
     fn synchronize(&mut self) -> io::Result<bool> {
         let (id, _) = self.server.replication.ids();
@@ -305,7 +305,7 @@ impl<'s> Link<'s> {
         Err(wrong(format!("FAILOVER was refused: {refusal}")))
     }
 
-    /// Receives a snapshot into a file and loads it in place of the present keys.
+    /// Receives a snapshot into a file and replaces the current keys by it.
     fn load(&mut self, id: String, position: u64) -> io::Result<()> {
         log::info!("receiving a snapshot of the primary");
         change(self.server, self.number, |primary| {
@@ -506,8 +506,8 @@ impl<'s> Link<'s> {
         result
     }
 
-    /// Executes commands and keeps the bytes behind the last complete one. Returns whether there
-    /// was a command, and whether the primary has requested an acknowledgement.
+    /// Executes commands and keeps the bytes after the last complete one. Returns whether there was
+    /// a command, and whether the primary has requested an acknowledgement.
     fn apply_from(
         &mut self,
         mut input: Vec<u8>,
@@ -556,9 +556,8 @@ impl<'s> Link<'s> {
         ))
     }
 
-    /// Adds the bytes of a command, which was executed at `now`, to the feed. Those of a
-    /// transaction are added when it ends, so that neither a file nor a replica, and no position,
-    /// begins or ends within one.
+    /// Adds the bytes of a command, which was executed at `now`, to the feed. A transaction's bytes
+    /// are added when it ends, so that no file, replica or position begins or ends within one.
     fn pass_on(&mut self, bytes: &[u8], is_in_transaction: bool, now: Tick) {
         if is_in_transaction {
             self.transaction.extend_from_slice(bytes);

@@ -101,8 +101,8 @@ pub fn accept(
     Sync::Full
 }
 
-/// Requests the snapshot for replicas that wait for one, unless another one is in progress; then
-/// the first worker requests it later.
+/// Requests the snapshot for waiting replicas, unless another one is in progress; then the first
+/// worker requests it later.
 pub fn request_snapshot(server: &Server) {
     {
         let mut state = server.replication.state();
@@ -129,7 +129,7 @@ pub fn backlog_bytes(config: &Config) -> u64 {
 }
 
 /// Begins the snapshot for replicas that request the same one, for which all shards are locked:
-/// from now on they read the feed. Others wait for the next snapshot.
+/// from now on, they read the feed. Others wait for the next snapshot.
 ///
 /// # Errors
 /// No replica waits any longer.
@@ -189,8 +189,8 @@ fn add_fields(plan: &mut Plan, stream_db: u8, id: String, position: u64) {
 }
 
 /// Adds the history and its position to the snapshot of a stop, for which all shards are locked, if
-/// the feed is kept for replicas: after the next start they continue there. Then the file includes
-/// what has expired and was not removed, because the feed has no deletion of it yet.
+/// the feed is kept for replicas: after the next start, they continue there. The file then includes
+/// entries that have expired but were not removed, because the feed has no deletion of them yet.
 pub fn add_history(server: &Server, view: &mut View<'_>, plan: &mut Plan) {
     if server.is_replica() || !server.feed.is_on() {
         return;
@@ -204,9 +204,9 @@ pub fn add_history(server: &Server, view: &mut View<'_>, plan: &mut Plan) {
     plan.now = EARLIEST;
 }
 
-/// Makes the history of the snapshot file that is loaded at the start the earlier one of this
-/// server, before the first key is stored: what expires or is evicted from now on is in the feed.
-/// Returns false if the server is a replica or its feed has begun.
+/// Makes the history of the snapshot file loaded at startup the previous one of this server, before
+/// the first key is stored: whatever expires or is evicted from now on is in the feed. Returns
+/// false if the server is a replica or its feed has begun.
 pub fn continue_history(server: &Server, id: &str, position: u64) -> bool {
     let is_id = id.len() == ID_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut view = server.keyspace.lock_all(server.clock.now());
@@ -320,7 +320,7 @@ pub fn forget(server: &Server, client: u64) {
     server.replication.count_good(&server.config);
 }
 
-/// Requests all replicas to acknowledge what they have.
+/// Requests all replicas to acknowledge their positions.
 pub fn request_acknowledgements(server: &Server) {
     // Only a primary adds bytes to its history.
     if server.replication.has_replicas() && !server.is_replica() {
@@ -331,8 +331,8 @@ pub fn request_acknowledgements(server: &Server) {
     }
 }
 
-/// Does what is due every 100 ms: a snapshot for replicas, limits, and the number of replicas that
-/// are up to date. `is_second` is true once per second.
+/// Performs the work due every 100 ms: a snapshot for replicas, limits, and the number of replicas
+/// that are up to date. `is_second` is true once per second.
 pub fn check(server: &Server, is_second: bool) {
     let replication = &server.replication;
     let config = &server.config;
@@ -377,7 +377,8 @@ pub fn check(server: &Server, is_second: bool) {
     replication.count_good(config);
 }
 
-/// Returns the size of the backlog while there is no replica, and ends a feed that nobody needs.
+/// Returns the size of the backlog while there is no replica, and ends a feed that is no longer
+/// needed.
 fn backlog_without_replicas(server: &Server) -> u64 {
     let since = server.replication.state().no_replicas_since;
     let limit = server.config.number(Id::ReplBacklogTtl) as u64;

@@ -1,35 +1,35 @@
-//! Removal of what has expired on a replica.
+//! Removal of expired entries on a replica.
 //!
-//! A replica hides what has expired by its own clock. It must not remove it by that clock, because
-//! a command of the primary that is still to come, such as `PERSIST`, may have found the entry
-//! alive. So the removal follows the primary. A Mayfly primary sends deletions on time. Redis and
-//! Valkey may send them late; then the replica learns from a second connection that the primary has
-//! reached an instant:
+//! A replica hides entries that have expired by its own clock. It must not remove them by that
+//! clock, because a later command of the primary, such as `PERSIST`, may have found the entry
+//! alive. The removal therefore follows the primary. A Mayfly primary sends deletions on time.
+//! Redis and Valkey may send them late; then the replica learns from a second connection that the
+//! primary has reached an instant:
 //!
 //! ```text
 //! TIME              ─▶ T
 //! INFO replication  ─▶ position P of the history
 //! ```
 //!
-//! The primary runs one command after the other, so that every command after P runs later than T.
-//! When the replica has executed the history up to P, no command to come finds an entry whose
-//! deadline precedes T, whatever the two clocks say, and the replica removes these entries. A later
-//! deletion by the primary finds nothing, which is harmless. A partial synchronization continues
-//! the same history, so that what was removed was not needed by it either.
+//! The primary runs one command after the other, so every command after P runs later than T. Once
+//! the replica has executed the history up to P, no later command finds an entry whose deadline
+//! precedes T, whatever the two clocks say, and the replica removes these entries. A later deletion
+//! by the primary finds nothing, which is harmless. A partial synchronization continues the same
+//! history, so it did not need the removed entries either.
 //!
-//! The question is asked only while something is due by the replica's own clock. It is not asked of
-//! a primary that is itself a replica, because its clock is not the one by which the commands ran,
-//! nor of a Mayfly primary, whose scripts and long commands on several threads run at the instant
-//! at which they began.
+//! The primary is queried only while something is due by the replica's own clock. A primary that is
+//! itself a replica is not queried, because the commands did not run by its clock; nor is a Mayfly
+//! primary, whose scripts and long commands on several threads run at the instant at which they
+//! began.
 //!
-//! Keys that clients of a writable replica have written expire by its own clock, because the
-//! primary does not know them. A client's write removes what it finds expired.
+//! Keys written by clients of a writable replica expire by its own clock, because the primary does
+//! not know them. A client's write removes expired entries that it finds.
 //!
-//! A replica that becomes a primary before the deletions have come gives up the history that it
-//! followed, too: its replicas and its append-only file need a snapshot.
+//! A replica that becomes a primary before the deletions have arrived also gives up the history
+//! that it followed: its replicas and its append-only file need a snapshot.
 //!
-//! After [`FREES_AFTER`] without a connection, the replica removes by its own clock, and gives up
-//! its position in the history: it requests a snapshot when the primary is back.
+//! After [`FREES_AFTER`] without a connection, the replica removes entries by its own clock, and
+//! gives up its position in the history: it requests a snapshot when the primary is back.
 
 use super::primary;
 use super::stream::{Stream, refusal};
@@ -42,7 +42,8 @@ use store::Tick;
 
 /// Time between two checks whether something is due.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time between two checks of a server that follows nobody or a Mayfly primary, and after an error.
+/// Time between two checks of a server that follows no primary or a Mayfly primary, and after an
+/// error.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// Time without a connection after which a replica removes by its own clock.
 pub const FREES_AFTER: Duration = Duration::from_secs(60);
@@ -56,7 +57,7 @@ struct Watch {
     connection: BufReader<Stream>,
     /// Number of the primary, see [`PrimaryState::number`].
     number: u64,
-    /// An instant that is in force once the history has reached a position.
+    /// An instant that takes effect once the history has reached a position.
     pending: Option<(u64, Tick)>,
 }
 
@@ -235,8 +236,9 @@ fn number_of(facts: &str, name: &str) -> io::Result<u64> {
         .ok_or_else(|| wrong("expected a position"))
 }
 
-/// Removes by the own clock if the connection to the primary was lost long ago and something is
-/// due. The history is given up, because it may contain commands that need what is removed.
+/// Removes entries by the replica's own clock if the connection to the primary was lost long ago
+/// and something is due. The history is given up, because it may contain commands that need the
+/// removed entries.
 pub fn free_alone(server: &Server, down: Duration) {
     // A change of roles needs the history.
     let is_needed = server.replication.failover().is_some();

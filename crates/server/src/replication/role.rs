@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// Makes the server follow a primary. Its keys stay until the primary's snapshot has arrived. The
-/// caller holds no shard.
+/// caller must not hold a shard.
 pub fn follow(server: &Server, host: &str, port: u16) {
     follow_when(server, host, port, |_| true);
 }
 
-/// As [`follow`], if `may` returns true when all shards are locked and the feed is complete.
+/// Like [`follow`], if `may` returns true when all shards are locked and the feed is complete.
 pub(super) fn follow_when(
     server: &Server,
     host: &str,
@@ -71,14 +71,14 @@ fn record(server: &Server, primary: String) {
     server.config.put(Id::ReplicaOf, &Value::Text(primary));
 }
 
-/// Makes the server a primary with its present keys, as the continuation of the history that it
-/// followed. The caller holds no shard.
+/// Makes the server a primary with its current keys, as the continuation of the history that it
+/// followed. The caller must not hold a shard.
 pub fn promote(server: &Server) {
     let promoted = promote_if(server, || Ok::<(), ()>(()));
     promoted.expect("nothing is checked");
 }
 
-/// As [`promote`], if `check` succeeds. No command of the primary is executed meanwhile.
+/// Like [`promote`], if `check` succeeds. No command of the primary is executed meanwhile.
 ///
 /// # Errors
 /// The result of `check`.
@@ -122,7 +122,7 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
     Ok(())
 }
 
-/// Gives up the position of a replica in the history of its present primary, because its keys may
+/// Gives up a replica's position in the history of its current primary, because its keys may
 /// differ: it requests a snapshot at the next synchronization.
 pub(super) fn give_up_position(server: &Server, number: u64) {
     let mut state = server.replication.state();
@@ -131,7 +131,7 @@ pub(super) fn give_up_position(server: &Server, number: u64) {
     }
 }
 
-/// Closes the connection to the primary, which is opened again and continues where it was. Returns
+/// Closes the connection to the primary, which is reopened and continues where it was. Returns
 /// false if there is none.
 pub fn reconnect(server: &Server) -> bool {
     let primary = server.replication.primary();

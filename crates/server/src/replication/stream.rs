@@ -22,12 +22,12 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Connects to a host and port, as long as `is_wanted` returns true. Reads return after
-    /// `patience` without a byte.
+    /// Connects to a host and port, while `is_wanted` returns true. Reads return after `patience`
+    /// without a byte.
     ///
     /// # Errors
-    /// The host has no address, nobody listens, the connection is not wanted any more, or the TLS
-    /// settings cannot be used.
+    /// The host has no address, nothing listens there, the connection is no longer wanted, or the
+    /// TLS settings cannot be used.
     pub fn open(
         server: &Server,
         (host, port): (&str, u16),
@@ -69,7 +69,7 @@ impl Stream {
     }
 }
 
-/// Connects within a time, as long as `is_wanted` returns true.
+/// Connects within a time limit, while `is_wanted` returns true.
 fn connect(
     address: SocketAddr,
     timeout: Duration,
@@ -105,8 +105,8 @@ fn connect(
     Ok(stream)
 }
 
-/// Describes the refusal of a command. The text of a server to which AUTH is an unknown command
-/// contains the arguments, so that only its code is shown.
+/// Describes the refusal of a command. If AUTH is an unknown command to the server, its text
+/// contains the arguments, so only its code is shown.
 pub(super) fn refusal(command: &str, text: &str) -> String {
     let shown = match command {
         "AUTH" => text.split(' ').next().unwrap_or_default(),

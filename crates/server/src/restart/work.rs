@@ -14,8 +14,8 @@ const CANCELLED: &str = "it was cancelled";
 const NO_FILE: &str =
     "the append-only file is not complete; the log says why, or it is being written";
 
-/// Requests a restart, which a thread of its own performs. If it succeeds, clients are
-/// disconnected. If it fails, the server goes on and the client of the request receives an error.
+/// Requests a restart, which a separate thread performs. If it succeeds, clients are disconnected.
+/// If it fails, the server continues and the client that requested it receives an error.
 ///
 /// # Errors
 /// A restart is not possible now. The message is a reply.

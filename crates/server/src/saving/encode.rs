@@ -5,9 +5,9 @@ use store::{End, Kind, PackedRecord, Record, RecordValue, Scene};
 use wire::dump::{Element, Encoding};
 use wire::rdb::{ITEM_FIELD, Writer};
 
-/// Writes an entry. `is_valkey` selects the type of hashes whose fields have deadlines. `spill` is
-/// called between elements, to take bytes from the writer. Returns false if the entry was left out
-/// because all its elements have expired.
+/// Writes an entry. `is_valkey` selects the type for hashes with field deadlines. `spill` is called
+/// between elements, to take bytes from the writer. Returns false if the entry was left out because
+/// all its elements have expired.
 pub fn entry(
     writer: &mut Writer,
     record: &Record<'_>,

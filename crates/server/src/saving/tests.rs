@@ -16,7 +16,7 @@ use wire::rdb::{Item, Kind, Reader, Version};
 
 pub(super) const NOW: u64 = 1_700_000_000_000;
 
-/// A folder of its own for a test, which is removed at the end.
+/// A test's own folder, removed at the end of the test.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {

@@ -1,5 +1,5 @@
-//! The work of the workers on snapshots: requesting, beginning and walking one, lending large
-//! values, and what follows its end.
+//! Work of the workers on snapshots: requesting, beginning and walking one, lending large values,
+//! and the actions after its end.
 
 use crate::aof::work as aof;
 use crate::replication::primary;
@@ -64,9 +64,9 @@ pub fn request_soon(server: &Server, cause: &'static str) {
     let _ = request(server, cause.to_owned(), Then::Nothing);
 }
 
-/// Continues after the load of a snapshot that the process before a restart has left. It stays
-/// until another file has its keys: the append-only file, whose first base the load has requested,
-/// or the snapshot file. A server that writes neither needs no file.
+/// Continues after loading a snapshot left by the process before a restart. It stays until another
+/// file has its keys: the append-only file, whose first base the load has requested, or the
+/// snapshot file. A server that writes neither needs no file.
 pub fn follow_restart(server: &Server) {
     if server.restart.inherited().is_none() || server.config.is_on(Id::AppendOnly) {
         return;
@@ -176,7 +176,7 @@ fn is_temporary(goal: Goal) -> bool {
     )
 }
 
-/// Returns what the file of a snapshot contains. The caller sets its number.
+/// Returns the contents for the file of a snapshot. The caller sets its number.
 pub fn plan(server: &Server, now: Tick) -> Plan {
     let libraries = server.scripting.libraries.all();
     let fields = [
@@ -203,7 +203,7 @@ pub fn plan(server: &Server, now: Tick) -> Plan {
     }
 }
 
-/// Wakes the worker that walks the present shard.
+/// Wakes the worker that walks the current shard.
 pub fn wake_walker(server: &Server) {
     if let Some(at) = server.saving.position() {
         server.inboxes[walker_of(server, at)].wake();
@@ -233,8 +233,8 @@ fn due_walk(server: &Server, worker: usize) -> Option<(Position, Duration)> {
     Some((at, Duration::from_millis(paused)))
 }
 
-/// Walks the present shard for one time slice if it is this worker's. `turn` is the duration of the
-/// preceding iteration of the event loop. No shard may be locked by the caller.
+/// Walks the current shard for one time slice if it is this worker's. `turn` is the duration of the
+/// previous iteration of the event loop. The caller must not have locked a shard.
 pub fn walk(server: &Server, worker: usize, turn: Duration, now: Tick) {
     let saving = &server.saving;
     if saving.position().is_none() {
@@ -257,8 +257,8 @@ pub fn walk(server: &Server, worker: usize, turn: Duration, now: Tick) {
     }
 }
 
-/// Does what follows a step of the walk at a position. The snapshot may have ended since then, and
-/// another one may have begun.
+/// Takes the actions that follow a step of the walk at a position. The snapshot may have ended
+/// since then, and another one may have begun.
 fn after_step(server: &Server, at: Position, step: SnapshotStep, worker: usize, now: Tick) {
     match step {
         SnapshotStep::More => {}
@@ -498,9 +498,9 @@ fn report_restarts(server: &Server, folder: &Path) {
     }
 }
 
-/// Stops the server, after a snapshot if one is wanted and no file is being loaded. `wants` is
-/// `None` if that depends on whether save points are set. Returns whether the snapshot is awaited.
-/// A restart in progress becomes this stop.
+/// Stops the server, after a snapshot if one is wanted and no file is being loaded. With `None`,
+/// `wants` depends on whether save points are set. Returns whether the snapshot is awaited. A
+/// restart in progress becomes this stop.
 ///
 /// # Errors
 /// The engine has no snapshots, or another stop awaits its snapshot. The message is a reply.
@@ -570,7 +570,8 @@ fn end_early(server: &Server, event: impl FnOnce(&mut Machine) -> Ended) -> Ende
     ended
 }
 
-/// Does what follows the end of a snapshot. `bytes` is the length of its file, if it is complete.
+/// Takes the actions that follow the end of a snapshot. `bytes` is the length of its file, if it is
+/// complete.
 fn follow(server: &Server, then: Then, bytes: Option<u64>) {
     let is_saved = bytes.is_some();
     match then {

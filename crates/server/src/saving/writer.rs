@@ -1,8 +1,8 @@
 //! The thread that encodes the entries of a snapshot and writes them to a file.
 //!
-//! The file is written under a temporary name. When it is complete and on the disk, it is renamed,
-//! and the folder is written to the disk, so that a crash at any time leaves the old file or the
-//! new one. Until then its first bytes are no valid header. `temporary.rs` says how it is named.
+//! The file is written under a temporary name. When it is complete and on disk, it is renamed, and
+//! the folder is synced to disk, so that a crash at any time leaves the old file or the new one.
+//! Until then, its first bytes are not a valid header. `settings::temporary` defines its name.
 //!
 //! The thread reports each snapshot once to the first worker: when its file is complete, or when
 //! the file was given up. Tasks of other snapshots are ignored.
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use store::{Record, Scene};
 use wire::rdb::{Framing, HEADER_PENDING, Writer};
 
-/// Number of encoded bytes that are written to the file at once.
+/// Number of encoded bytes written to the file at a time.
 const WRITE_BYTES: usize = 256 << 10;
 /// Number of written bytes after which the file is synchronized, so that the disk is busy evenly
 /// and the last synchronization is short.
@@ -130,11 +130,11 @@ impl SnapshotFile {
         self.output.error.take().map_or(Ok(()), Err)
     }
 
-    /// Completes the file under its final name, if `may_rename` returns true when all bytes are on
-    /// the disk. The file gets the permissions of the file that it replaces.
+    /// Completes the file under its final name, if `may_rename` returns true once all bytes are on
+    /// disk. The file gets the permissions of the file that it replaces.
     ///
     /// # Errors
-    /// An error of the file system, or `may_rename` has returned false.
+    /// The file system returned an error, or `may_rename` returned false.
     pub fn complete(mut self, may_rename: impl FnOnce() -> bool) -> io::Result<Written> {
         let tail_bytes = self.finish()?;
         let path = self.plan.folder.join(&self.plan.name);
@@ -150,10 +150,10 @@ impl SnapshotFile {
         Ok(self.written(tail_bytes))
     }
 
-    /// Completes the file for the process after a restart. Returns its path, too.
+    /// Completes the file for the process after a restart. Also returns its path.
     ///
     /// # Errors
-    /// An error of the file system, or `may_end` has returned false when all bytes are written.
+    /// The file system returned an error, or `may_end` returned false once all bytes were written.
     fn complete_for_restart(
         mut self,
         may_end: impl FnOnce() -> bool,
@@ -175,7 +175,7 @@ impl SnapshotFile {
         }
     }
 
-    /// Writes what is left, and the header. Returns the number of bytes behind the entries.
+    /// Writes the rest and the header. Returns the number of bytes after the entries.
     fn finish(&mut self) -> io::Result<u64> {
         self.output.take(&mut self.writer, 0);
         self.check()?;
@@ -290,7 +290,7 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
     }
 }
 
-/// Returns the file in progress if it is that of a snapshot.
+/// Returns the file in progress if it belongs to this snapshot.
 fn of_epoch(file: &mut Option<SnapshotFile>, epoch: u32) -> Option<&mut SnapshotFile> {
     file.as_mut().filter(|file| file.plan.epoch == epoch)
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A connection to a server by TLS, whose handshake is complete.
+/// A TLS connection to a server whose handshake is complete.
 pub struct Connected<S: Read + Write> {
     /// The connection.
     pub stream: StreamOwned<ClientConnection, S>,
@@ -35,11 +35,12 @@ pub enum Refusal {
 }
 
 /// Makes a handshake with a server on `stream`. With `authority`, the server must have a
-/// certificate for `host` from an authority in this file. Without, its certificate is compared with
-/// that of the settings. The client's own certificate is that of the settings, if they demand one.
+/// certificate for `host` from an authority in this file. Without it, the server's certificate is
+/// compared with the one in the settings. The client's own certificate comes from the settings, if
+/// they require one.
 ///
 /// # Errors
-/// A file cannot be read, the server is not the one that it must be, or it refuses the handshake.
+/// A file cannot be read, the server is not the expected one, or it refuses the handshake.
 pub fn connect<S: Read + Write>(
     mut stream: S,
     host: &str,

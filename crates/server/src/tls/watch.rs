@@ -1,5 +1,5 @@
-//! Renewal of certificates without a signal: the files are looked at every two seconds, and read
-//! again when one of them has changed.
+//! Renewal of certificates without a signal: the files are checked every two seconds, and reread
+//! when one of them has changed.
 //!
 //! A change is read when two looks in a row have found it, so that a file is seldom read while it
 //! is written. If the files cannot be used then, the previous certificates stay in force until the
@@ -21,8 +21,8 @@ const FILES: [Id; 3] = [Id::TlsCertFile, Id::TlsKeyFile, Id::TlsCaCertFile];
 /// length.
 type File = (u64, u64, i64, i64, u64);
 
-/// What distinguishes one state of the files from others: their paths, and what the file system
-/// reports. Files that do not exist have no facts.
+/// Identity of a state of the files: their paths, and what the file system reports about them.
+/// Files that do not exist have no facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State(Vec<(String, Option<File>)>);
 
@@ -41,7 +41,7 @@ impl State {
     }
 }
 
-/// What the last looks have found.
+/// Results of the last checks.
 #[derive(Debug, Default)]
 struct Watch {
     last: Option<State>,
@@ -50,8 +50,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Looks at the files, and reads them if they have changed and did not change since the last
-    /// look. Returns the result if they were read.
+    /// Checks the files, and rereads them if they have changed but did not change since the last
+    /// check. Returns the result if they were read.
     fn look(&mut self, tls: &Tls, config: &Config) -> Option<Result<(), String>> {
         let now = State::of(config);
         let is_settled = self.last.as_ref() == Some(&now);
@@ -66,7 +66,7 @@ impl Watch {
     }
 }
 
-/// Looks at the files until the server stops. `change` is the lock under which several settings are
+/// Checks the files until the server stops. `change` is the lock under which several settings are
 /// changed together.
 pub fn run(tls: &Tls, config: &Config, change: &Mutex<()>, stops: impl Fn() -> bool) {
     let mut watch = Watch::default();

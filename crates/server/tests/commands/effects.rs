@@ -19,7 +19,7 @@ const ROWS_PER_COMPARISON: usize = 12;
 /// Time at which the commands of the feed run.
 const LATE: Tick = Tick(START.0 + 10_000_000_000);
 
-/// Elements of a value in the order of their names; those of a list in their order.
+/// Elements of a value in order of name, or a list's elements in list order.
 #[derive(Default)]
 struct Lines {
     is_list: bool,
@@ -139,7 +139,7 @@ struct Pair<'s> {
 }
 
 impl Pair<'_> {
-    /// Executes what the feed has gained and returns its text.
+    /// Executes the new part of the feed and returns its text.
     fn follow(&mut self, primary: &Bench) -> String {
         let mut view = primary.server.keyspace.lock_all(primary.now);
         effects::add_all_removals(&primary.server, &mut view);
@@ -211,7 +211,7 @@ fn run(
     None
 }
 
-/// Returns all keys of a server, as they are compared.
+/// Returns all keys of a server in a form that can be compared.
 pub fn keys_of(bench: &Bench) -> State {
     Observer::new(&bench.server, bench.now).state()
 }

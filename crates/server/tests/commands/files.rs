@@ -1,4 +1,4 @@
-//! Snapshot files: those of Redis, and those that are made here.
+//! Snapshot files: from Redis, and made here.
 
 use crate::random::Random;
 use crate::redis::{self, Redis, RedisClient};
@@ -155,7 +155,7 @@ fn counts(bench: &Bench) -> (u64, u64) {
     )
 }
 
-/// Returns a file of a version with items as they are, and a string behind them.
+/// Returns a file of a version that contains the given raw items, followed by a string.
 fn raw_file(header: &[u8; 9], items: &[&[u8]]) -> Vec<u8> {
     [
         header,
@@ -418,7 +418,7 @@ fn stream(has_entry: bool) -> StreamWriter {
 }
 
 /// Returns a file with keys of all types, some of which occur twice. It is sound unless
-/// `contradicts` is true; then some values contradict themselves.
+/// `contradicts` is true, in which case some values contradict themselves.
 fn random_file(rng: &mut Random, contradicts: bool) -> Vec<u8> {
     file(|writer| {
         for _ in 0..rng.below(400) {
@@ -580,7 +580,7 @@ fn filling(rng: &mut Random, at: u64) -> String {
     }
 }
 
-/// Returns the commands that read a key in all its parts.
+/// Returns the commands that read all parts of a key.
 fn readings(key: &str) -> Vec<String> {
     let words: &[&str] = match key.as_bytes()[0] {
         b's' => &["GET {}", "PEXPIRETIME {}"],

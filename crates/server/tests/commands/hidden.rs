@@ -1,6 +1,6 @@
-//! Every command with keys is run where what has expired is hidden and not removed: on a replica,
-//! and while nothing may be removed. Replies, events and keys must be those of a server on which it
-//! does not exist.
+//! Every command with keys is run where expired entries are hidden but not removed: on a replica,
+//! and while nothing may be removed. Replies, events and keys must equal those of a server without
+//! the entries.
 
 use crate::effects::keys_of;
 use crate::script::{Bench, START, expand_instants, words};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use store::Tick;
 use wire::Protocol;
 
-/// Commands with keys that have no row: they select, watch or report, whatever the keys are.
+/// Commands with keys that have no row: they select, watch or report, regardless of the keys.
 const WITHOUT_ROW: [&str; 12] = [
     // Hidden keys are counted.
     "dbsize",
@@ -39,7 +39,7 @@ enum Expired {
     Some,
 }
 
-/// How removal is held.
+/// Way in which removal is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hold {
     Frozen,
@@ -79,7 +79,7 @@ fn run_all(bench: &mut Bench, rows: &str) {
     }
 }
 
-/// Returns a server with what has expired, or without it, while removal is held.
+/// Returns a server with or without the expired entry, while removal is held.
 fn bench(expired: Expired, hold: Hold, exists: bool) -> Bench {
     let mut bench = Bench::new(Protocol::Resp2, START, 1);
     run_all(&mut bench, LIVE);

@@ -13,7 +13,7 @@ use store::Tick;
 const NOW: Tick = Tick(1_700_000_000_000);
 const ROUNDS: usize = 4000;
 const KEYS: &[&str] = &["a", "b", "c", "number"];
-/// Chosen cas numbers whose bytes, stored after a value, look like a part of it: blanks and digits.
+/// Chosen CAS numbers whose bytes, stored after a value, look like part of it: blanks and digits.
 /// They are far from the numbers that an engine generates.
 const CHOSEN: &[&str] = &[
     "4294967305",

@@ -121,7 +121,7 @@ fn answer_to(server: &Server, input: &[u8], now: Tick, out: &mut Output) {
     executor.finish();
 }
 
-/// The keys of a batch are hashed in advance as they were sent; a base64 key is another key.
+/// The keys of a batch are hashed in advance as sent; a base64 key is another key.
 #[test]
 fn an_encoded_key_in_a_batch_is_the_decoded_key() {
     for threads in ["1", "2"] {
@@ -154,7 +154,7 @@ fn a_batch_may_contain_many_keys() {
     }
 }
 
-/// Replies are bounded, whatever number of keys a request names.
+/// Replies are bounded, regardless of how many keys a request names.
 #[test]
 fn a_get_of_many_keys_is_cut_off_at_the_outputs_maximum() {
     for engine in ["slab", "segment"] {

@@ -1,5 +1,5 @@
 //! Random commands on few keys, compared with Redis. Equal seeds give equal commands. Most are
-//! valid, some are not. Options that Redis 7.0 lacks and random replies are left out.
+//! valid, some are not. Options that Redis 7.0 lacks, and random replies, are left out.
 
 use crate::redis::{PROTOCOLS, Redis, RedisClient, compare, now};
 use crate::script::{Bench, sorted};
@@ -113,7 +113,7 @@ impl Random {
         }
     }
 
-    /// A point in time. Never one that Redis would keep although it is past.
+    /// Returns a point in time, but never one that Redis would keep although it is past.
     fn instant(&mut self, start: u64, per_second: u64) -> String {
         match self.below(12) {
             0 => self

@@ -20,7 +20,7 @@ fn element(rng: &mut Random) -> String {
     }
 }
 
-/// A key of one of the types, a weight, or a destination.
+/// Returns a key of one of the types, a weight, or a destination.
 fn key(rng: &mut Random) -> String {
     rng.of(&["l", "s", "z", "l", "s", "z", "d", "w_1", "none"])
         .to_string()

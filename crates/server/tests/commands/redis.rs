@@ -79,7 +79,7 @@ impl Redis {
     }
 }
 
-/// A client of Redis, and another one that is subscribed to keyspace events.
+/// A Redis client, and another one subscribed to keyspace events.
 pub struct RedisClient {
     client: UnixStream,
     listener: UnixStream,

@@ -1,8 +1,8 @@
 //! Tests with other names for all commands (`rename-command`). The table of commands belongs to the
-//! process, therefore they run in a process of their own, in which a variable is set.
+//! process, so they run in a separate process in which a variable is set.
 //!
-//! What the server decides by a command must not depend on the name that a client sends: the code
-//! of the command, what is added to the append-only file, rights, delays and secrets.
+//! Decisions that the server makes about a command must not depend on the name that a client sends:
+//! the code of the command, what is added to the append-only file, rights, delays and secrets.
 
 use crate::script::{self, Bench, START};
 use server::{Server, command};
@@ -20,7 +20,7 @@ const NEW: &str = "other-";
 /// A command that is removed instead.
 const REMOVED: &str = "lolwut";
 
-/// Whether all commands have other names in this process, to which they are given first.
+/// Whether all commands have other names in this process. The first access renames them.
 static IS_ON: LazyLock<bool> = LazyLock::new(|| {
     let is_on = std::env::var_os(VARIABLE).is_some();
     if is_on {
@@ -50,9 +50,8 @@ pub fn sent_name(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether the reply of a row in a table must be equal. With other names, rows are not compared
-/// that name a command in another place, or whose error contains the name as it was sent, as in
-/// Redis.
+/// Whether the reply to a row in a table must be equal. With other names, rows are not compared
+/// that name a command in another place, or whose error contains the name as sent, as in Redis.
 pub fn is_compared(file: &str, command: &str, wanted: &str) -> bool {
     let names_others = ["redis.", "dryrun", "DRYRUN"];
     !*IS_ON
@@ -61,7 +60,7 @@ pub fn is_compared(file: &str, command: &str, wanted: &str) -> bool {
             && !wanted.contains("can be specified for")
 }
 
-/// Runs the tests of tables and effects, and those of this file, in the other process.
+/// Runs the tests of tables and effects, and those in this file, in the other process.
 #[test]
 fn every_command_has_another_name() {
     if *IS_ON {
@@ -156,7 +155,7 @@ fn clients_authenticate_by_the_new_names_only() {
     assert_eq!(entry.object, b"auth");
 }
 
-/// The delay was that of a command with the name AUTH.
+/// Regression: only a command called AUTH was delayed.
 #[test]
 fn failed_authentications_delay_further_ones() {
     if !*IS_ON {
@@ -183,7 +182,8 @@ fn failed_authentications_delay_further_ones() {
     );
 }
 
-/// Commands of a transaction are not delayed, so that one EXEC guessed any number of passwords.
+/// Regression: commands of a transaction were not delayed, so that one EXEC could guess any number
+/// of passwords.
 #[test]
 fn a_transaction_does_not_guess_more_passwords_than_a_client_without_one() {
     if !*IS_ON {

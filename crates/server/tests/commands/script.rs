@@ -287,7 +287,7 @@ impl Bench {
         }
     }
 
-    /// Makes every command that may be a long one run as such.
+    /// Makes every command that may be long run as a long one.
     pub fn with_long_commands(self) -> Bench {
         let param = settings::find("long-command-threshold").expect("the setting exists");
         let set = self.server.config.set(param, "0");

@@ -1,5 +1,5 @@
-//! A command that leaves all keys as they were counts as no change: it fails no transaction that
-//! watches, invalidates no cached key, and adds nothing to the feed. The rows of all tables are
+//! A command that leaves all keys unchanged does not count as a change: it fails no watching
+//! transaction, invalidates no cached key, and adds nothing to the feed. The rows of all tables are
 //! run.
 
 use crate::script::{Bench, START, Step, parse};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use store::Tick;
 use wire::Protocol;
 
-/// Commands that count as changes also if they store what was there before, as in Redis.
+/// Commands that count as changes even if they store the same value again, as in Redis.
 const ALWAYS: [&str; 18] = [
     "append",
     "copy",

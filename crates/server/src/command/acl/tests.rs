@@ -24,7 +24,7 @@ fn user(text: &str) -> User {
     user
 }
 
-/// Returns the shown rule and the text of the reason for which rules are refused.
+/// Returns the shown rule and the text of the reason why rules are refused.
 fn refused(text: &str) -> String {
     let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
     let mut user = User::new("u", false);
@@ -259,7 +259,7 @@ fn shared_commands_have_the_categories_of_redis() {
     assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
 
-/// Rules from which random users are made.
+/// Rules for making random users.
 const RULES: &[&str] = &[
     "on",
     "off",
@@ -362,8 +362,8 @@ proptest! {
     }
 }
 
-/// What the check at the entry of dispatch allows at once, the full check allows, too; and it
-/// decides most calls.
+/// Calls that the check at the entry of dispatch allows are also allowed by the full check; and the
+/// former decides most calls.
 #[test]
 fn calls_that_are_allowed_at_once_are_allowed_by_the_full_check() {
     use crate::command::permission::check;

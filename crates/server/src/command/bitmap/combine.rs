@@ -34,7 +34,7 @@ const OPERATIONS: [(&str, Operation); 8] = [
     ("one", Operation::One),
 ];
 
-/// Result of the sources combined so far.
+/// Result of combining the sources so far.
 #[derive(Default)]
 struct Accumulator {
     /// The result, except for the final combination with `other`.

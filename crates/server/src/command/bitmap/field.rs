@@ -8,7 +8,7 @@ use store::Class;
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
-/// How BITFIELD uses its key: it may only read.
+/// Returns the use of BITFIELD's key, which may be read-only.
 pub fn access(args: Args<'_>) -> Access {
     let writes = |at: usize| args.is(at, "set") || args.is(at, "incrby");
     match (2..args.len()).any(writes) {
@@ -208,8 +208,8 @@ impl FieldOperation {
         Window::read(bytes, self.width, self.offset).number(self.width)
     }
 
-    /// Returns the number for the reply, and the number to be written if it differs from the
-    /// present one.
+    /// Returns the number for the reply, and the number to write if it differs from the current
+    /// one.
     fn result(&self, bytes: &[u8]) -> (Option<i64>, Option<i64>) {
         let old = Window::read(bytes, self.width, self.offset).number(self.width);
         let (wanted, overflow) = match self.action {

@@ -21,7 +21,8 @@ pub struct Rewrite<'c, 'a, 'v> {
     args: Args<'c>,
     db: u8,
     batch: &'c mut Batch,
-    /// What has expired until the end of the command. Its deletions are in the batch.
+    /// Keys and elements that have expired by the end of the command. Their deletions are in the
+    /// batch.
     removed: &'c [Removed],
 }
 
@@ -104,8 +105,8 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         self.batch.add(self.db, args);
     }
 
-    /// Adds the deletion of an absent key, unless it has expired by this command, so that its
-    /// deletion is there.
+    /// Adds the deletion of an absent key, unless it expired because of this command, in which case
+    /// its deletion is already there.
     fn add_deleted(&mut self, name: &[u8]) {
         let is_key = |one: &&Removed| one.db == self.db && *one.key == *name;
         let mut removed = self.removed.iter().filter(is_key);
@@ -114,8 +115,8 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         }
     }
 
-    /// Whether absent elements of a key may be present where the feed is read. What has expired is
-    /// deleted there, except in a large collection that a snapshot has not saved.
+    /// Whether absent elements of a key may be present for a reader of the feed. Expired elements
+    /// are deleted there, except in a large collection that a snapshot has not saved.
     fn may_hold_absent(&mut self, key: &Key<'_>) -> bool {
         self.ctx.view.is_unsaved_large(key)
     }
@@ -272,7 +273,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         }
     }
 
-    /// Adds the present state of all keys of the command.
+    /// Adds the current state of all keys of the command.
     fn state(&mut self) {
         let args = self.args;
         let spec = self.ctx.table[self.ran.index as usize];
@@ -297,7 +298,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         }
     }
 
-    /// Adds the present deadlines of elements.
+    /// Adds the current deadlines of elements.
     fn element_deadlines(&mut self, names: Args<'_>) -> Option<()> {
         let name = self.arg(1);
         let key = self.ctx.key(name);
@@ -543,7 +544,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         Some(())
     }
 
-    /// Adds the removal of the entries before the first one. `options` are those of the command.
+    /// Adds the removal of the entries before the first one. `options` are the command's.
     fn trim(&mut self, options: Args<'_>) -> Option<()> {
         let has = |word: &str| (0..options.len()).any(|at| options.is(at, word));
         if has("acked") {
@@ -721,8 +722,8 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         Some(())
     }
 
-    /// Adds the last ID that a group has delivered, and how many entries these are. Servers before
-    /// Redis 7 refuse the second, and read the first from LASTID of XCLAIM, too.
+    /// Adds the last ID that a group has delivered, and the number of entries up to it. Servers
+    /// before Redis 7 refuse the second, and read the first from LASTID of XCLAIM, too.
     fn group_id(&mut self, set: &[&[u8]], has_claims: bool, entries_read: Option<u64>) {
         if !has_claims || entries_read.is_none() {
             self.add(set);

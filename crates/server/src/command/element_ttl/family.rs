@@ -35,7 +35,7 @@ pub fn instant_of(
     Ok(instant(text, unit, base, now, command)?.min(Tick::MAX.0 as i64))
 }
 
-/// Parses `WORD number name …`, to which all arguments belong, and returns the names.
+/// Parses `WORD number name …`, which must use up all arguments, and returns the names.
 fn names<'a>(
     args: Args<'a>,
     word: &str,
@@ -54,7 +54,7 @@ fn names<'a>(
 }
 
 /// Parses `WORD number name …` at the beginning of the arguments and returns the names. The caller
-/// has compared the word.
+/// must have compared the word.
 pub fn counted_names<'a>(
     args: Args<'a>,
     none: &'static str,
@@ -76,7 +76,7 @@ fn reply(ctx: &mut Ctx<'_, '_>, codes: &[i64]) {
 }
 
 /// Returns the deadline to store. A past one becomes the previous millisecond, so that the element
-/// has expired and is removed like other expired elements.
+/// has expired and is removed like any other expired element.
 pub fn stored_deadline(when: When, horizon: Tick) -> Tick {
     if is_past(when, horizon) {
         Tick(horizon.0.saturating_sub(1))
@@ -90,7 +90,7 @@ pub fn stored_deadline(when: When, horizon: Tick) -> Tick {
 pub struct Outcome {
     /// Whether an element has a new deadline.
     pub is_set: bool,
-    /// Whether an element has expired because of its new deadline.
+    /// Whether an element expired because of its new deadline.
     pub is_past: bool,
 }
 

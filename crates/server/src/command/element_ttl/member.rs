@@ -81,7 +81,7 @@ fn set_deadline<C: Timed>(
     Ok(edited.is_some())
 }
 
-/// Returns the deadline of a member, or as an error −1 if it has none, −2 if there is no such key
+/// Returns the deadline of a member. The error is −1 if it has none, or −2 if there is no such key
 /// or member.
 pub fn deadline(
     ctx: &mut Ctx<'_, '_>,

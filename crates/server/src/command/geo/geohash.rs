@@ -1,9 +1,9 @@
 //! Geohashes of 52 bits, as Redis stores them in scores: 26 bits of longitude and 26 of latitude,
 //! interleaved, so that positions in one cell of a grid have scores in one range.
 //!
-//! The latitude is limited to that of the Mercator projection of maps (EPSG:3857). The constants
-//! and the formulas are those that clients of Redis observe: positions, distances and geohash
-//! strings agree in every digit.
+//! The latitude is limited to that of the Mercator projection for maps (EPSG:3857). The constants
+//! and formulas are those that Redis clients observe: positions, distances and geohash strings
+//! agree in every digit.
 
 /// Bits per coordinate of a stored geohash.
 pub const STEP_MAX: u32 = 26;
@@ -11,7 +11,7 @@ pub const STEP_MAX: u32 = 26;
 pub const LONGITUDE_MAX: f64 = 180.0;
 /// Largest latitude in degrees that can be stored.
 pub const LATITUDE_MAX: f64 = 85.051_128_78;
-/// Radius of the Earth in metres with which distances are computed.
+/// Earth radius in metres, used for distances.
 pub const EARTH_RADIUS: f64 = 6_372_797.560_856;
 
 const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
@@ -59,7 +59,7 @@ impl Position {
         }
     }
 
-    /// Returns the geohash string of 11 characters, with which web services name positions. It uses
+    /// Returns the geohash string of 11 characters by which web services name positions. It uses
     /// latitudes up to 90 degrees.
     pub fn text(&self) -> [u8; 11] {
         let bits = self.encode_within(STEP_MAX, 90.0);

@@ -40,7 +40,7 @@ struct Destination<'a> {
 struct Request<'a> {
     centre: Option<Centre<'a>>,
     extent: Option<Extent>,
-    /// Number of metres of the unit in which distances are returned.
+    /// Number of metres in the unit of the returned distances.
     unit: f64,
     order: Order,
     /// Maximum number of members; 0 means all.
@@ -184,7 +184,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Checks that the options fit together. Writes the error and returns false if they do not.
+    /// Checks that the options are compatible. Writes the error and returns false if they are not.
     fn check(&mut self, ctx: &mut Ctx<'_, '_>, name: &[u8], command: Command) -> bool {
         let has_details = self.with_distance || self.with_geohash || self.with_position;
         let name = String::from_utf8_lossy(name).into_owned();

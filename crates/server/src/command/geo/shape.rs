@@ -1,4 +1,4 @@
-//! Areas of a search, and the ranges of scores in which their members are.
+//! Search areas, and the ranges of scores that contain their members.
 
 use super::geohash::{
     EARTH_RADIUS, LATITUDE_MAX, LONGITUDE_MAX, Position, STEP_MAX, gather, spread,
@@ -258,8 +258,8 @@ mod tests {
         position.encode(STEP_MAX) as f64 as u64
     }
 
-    /// Checks that the score of a stored position is in one of the ranges if the position is in the
-    /// area. Ranges are compared as they are by a search, as scores.
+    /// Checks that if a stored position is in the area, its score is in one of the ranges. Ranges
+    /// are compared as scores, as in a search.
     fn check(shape: &Shape, score: u64) -> Result<(), TestCaseError> {
         let ranges = shape.ranges();
         let is_in = |range: &&Range<u64>| {

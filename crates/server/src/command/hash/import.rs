@@ -1,4 +1,4 @@
-//! HIMPORT: hashes with the same fields, whose names are sent once.
+//! HIMPORT: hashes with the same fields, whose names are sent only once.
 
 use crate::command::subcommand::{help, refuse_subcommand};
 use crate::context::Ctx;

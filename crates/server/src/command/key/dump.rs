@@ -33,7 +33,7 @@ pub fn dump(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 ///
 /// # Errors
 ///
-/// The value needs more memory than there is.
+/// The value needs more memory than is available.
 pub fn payload_of(ctx: &mut Ctx<'_, '_>, key: &Key<'_>) -> Result<Option<Vec<u8>>, Refusal> {
     let is_valkey = ctx.server.config.number(Id::DumpHashFormat) == 1;
     let hash_form = |first| match is_valkey {
@@ -267,7 +267,7 @@ pub struct Restored<'s> {
     has_elements: bool,
     /// Number of elements that have not expired.
     live: usize,
-    /// Whether no field or member of a set has occurred twice.
+    /// Whether no field or set member has occurred twice.
     is_distinct: bool,
     fields: FieldFilter,
 }

@@ -8,8 +8,8 @@ use engine::refusal::{Answer, Refusal};
 use wire::Args;
 use wire::number::parse_i64;
 
-/// `FLUSHDB [ASYNC | SYNC]`: deletes the keys at once and frees their memory in steps with either
-/// option.
+/// `FLUSHDB [ASYNC | SYNC]`: deletes the keys immediately and, with either option, frees their
+/// memory in steps.
 pub fn flushdb<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     check_mode(args)?;
     ctx.view.flush(ctx.session.db);

@@ -15,8 +15,8 @@ pub(super) fn pop_event(end: End) -> &'static str {
     }
 }
 
-/// Pops up to `count` elements into the reply. `head` writes what precedes them and receives their
-/// number. Returns false if there is no list.
+/// Pops up to `count` elements into the reply. `head` writes the part before them and receives
+/// their number. Returns false if there is no list.
 pub(super) fn pop_into(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,

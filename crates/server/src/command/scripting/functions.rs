@@ -93,7 +93,7 @@ pub fn fcall(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_read_only: bool) -> Answe
     settled(ctx, start, result.and_then(|run| run))
 }
 
-/// Runs FUNCTION, and frees what it has removed. Other threads do that within a second.
+/// Runs FUNCTION, and frees the libraries that it has removed. Other threads do so within a second.
 pub fn function(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let answer = run(ctx, args);
     ctx.server.scripting.free_removed();
@@ -190,7 +190,7 @@ fn origin(ctx: &Ctx<'_, '_>) -> Origin {
 /// Adds the library of a snapshot file, or replaces one of the same name.
 ///
 /// # Errors
-/// The code is not that of a library, or a function has the name of another library's function.
+/// The code is not a library's, or a function has the same name as another library's function.
 pub fn load_library(server: &Server, code: &[u8]) -> Result<(), String> {
     let library = try_library(server, code, Origin::Server)?;
     let libraries = &server.scripting.libraries;

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use wire::{Args, Output, Protocol, Reply};
 
-/// What a script may do.
+/// Permissions of a script.
 #[derive(Clone, Copy)]
 pub struct Limits {
     /// Whether commands that write are refused.
@@ -28,16 +28,16 @@ pub struct Limits {
     pub is_stale: bool,
 }
 
-/// Number of commands of a script between two readings of the clock, as long as they are short.
+/// Number of a script's commands between two readings of the clock, while they are short.
 const CALLS_MAX: u32 = 16;
 /// Number of commands before the first reading.
 const FIRST_CALLS_MAX: u32 = 4;
 /// Estimated work of a command before and after which the clock is read.
 const LONG_UNITS: u64 = 10_000;
-/// Duration of this many commands from which the clock is read after each.
+/// Duration of this many commands from which on the clock is read after each.
 const LONG_CALLS: Duration = Duration::from_millis(5);
 
-/// Time of a running script, and what ends it.
+/// Time of a running script, and the conditions that end it.
 pub struct Watch<'s> {
     server: &'s Server,
     /// Whether the script is ended only by a stop, because it ended where it ran first.
@@ -71,7 +71,7 @@ impl<'s> Watch<'s> {
         }
     }
 
-    /// Returns the reason for which a script that has just run a command must end.
+    /// Returns the reason why a script that has just run a command must end, if any.
     fn after_call(&mut self) -> Option<&'static str> {
         self.calls_left -= 1;
         if self.calls_left > 0 && !is_stopping(self.server) {
@@ -99,7 +99,7 @@ impl<'s> Watch<'s> {
         self.kill(elapsed)
     }
 
-    /// Returns the reason for which a script must end, if the server stops.
+    /// Returns the reason why a script must end, if the server is stopping.
     fn stop(&self) -> Option<&'static str> {
         if !is_stopping(self.server) {
             return None;
@@ -110,7 +110,7 @@ impl<'s> Watch<'s> {
         Some("ERR Script ended because the server stops")
     }
 
-    /// Permits SCRIPT KILL when a script has run for longer than `busy-reply-threshold`. Returns
+    /// Permits SCRIPT KILL once a script has run for longer than `busy-reply-threshold`. Returns
     /// the reason if a client has requested the end.
     fn kill(&mut self, elapsed: Duration) -> Option<&'static str> {
         let threshold_ms = self.server.config.number(Id::BusyReplyThreshold);
@@ -203,8 +203,8 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
     }
 
     /// Removes the expired elements of the large collections that a command names and that the
-    /// script has not declared, while removals are recorded. The command would otherwise remove all
-    /// of them in one step. Returns the reason for which the script must end meanwhile.
+    /// script has not declared, while removals are being recorded. The command would otherwise
+    /// remove all of them in one step. If the script must end meanwhile, returns the reason.
     fn purge(&mut self, chosen: Chosen, args: Args<'_>) -> Option<&'static str> {
         let server = self.ctx.server;
         if !server.feed.is_on() || !self.ctx.view.has_timed_collections() {
@@ -224,8 +224,8 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
     }
 
     /// Reads the clock before and after a command that takes long, because the time limit ends a
-    /// script between its commands only. Returns the reason why the command is refused: one step of
-    /// a script may be as long as that of a transaction.
+    /// script only between its commands. Returns the reason if the command is refused: a step of a
+    /// script may be as long as that of a transaction.
     fn begin_long(&mut self, chosen: Chosen, args: Args<'_>) -> Option<&'static str> {
         let (server, db) = (self.ctx.server, self.ctx.session.db);
         let view = &mut *self.ctx.view.view;
@@ -304,9 +304,9 @@ impl Host for ScriptHost<'_, '_, '_> {
     }
 }
 
-/// Maximum processor time that a library of a client may take to be loaded.
+/// Maximum processor time for loading a client's library.
 const LOAD_MAX: Duration = Duration::from_millis(500);
-/// Reason for the end of a script.
+/// Reason for ending a script.
 const TOO_LONG: &str = "ERR Script ended because it exceeded script-time-limit";
 
 /// Returns `script-time-limit`; `None` if there is no limit.
@@ -315,8 +315,8 @@ fn time_limit(server: &Server) -> Option<Duration> {
     (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
 }
 
-/// Origin of a library that is loaded. What the server has accepted once must be accepted again by
-/// a slower or busier machine. So a limit of the wall time would refuse a start.
+/// Origin of a library to load. A slower or busier machine must accept everything that a server has
+/// accepted once, so a limit on wall time could refuse a start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// A client sends a new library.
@@ -329,7 +329,7 @@ pub enum Origin {
 
 /// Limit of the duration of code that may not call commands.
 enum Limit {
-    /// That of the script.
+    /// The script's limit applies.
     Script,
     /// Processor time of the thread, from a reading of its clock on, and the reason for the end.
     Processor {
@@ -356,8 +356,8 @@ impl Limit {
     }
 }
 
-/// The server as code sees it that may not call commands: that of a library while it is loaded, and
-/// that of a script while its value is written.
+/// The server as seen by code that may not call commands: a library while it is being loaded, and a
+/// script while its value is being written.
 pub struct IdleHost<'s> {
     watch: Watch<'s>,
     limit: Limit,
@@ -415,7 +415,7 @@ impl Host for IdleHost<'_> {
     }
 }
 
-/// Returns a command with the subcommand that the arguments name; `None` if there is no such one.
+/// Returns a command with the subcommand that the arguments name; `None` if there is none.
 fn choose(index: SpecIndex, args: Args<'_>) -> Option<Chosen> {
     let chosen = command::table().choose(index, args);
     (!chosen.is_unknown).then_some(chosen)

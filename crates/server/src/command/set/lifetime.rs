@@ -16,7 +16,7 @@ struct Request<'a> {
     members: Args<'a>,
     /// Deadline of the members; `None` removes it.
     deadline: Option<Tick>,
-    /// Whether the deadline has passed, so that the members expire at once.
+    /// Whether the deadline has passed, so that the members expire immediately.
     is_past: bool,
     /// Whether existing members keep their deadlines.
     keeps: bool,

@@ -41,8 +41,8 @@ impl Aggregate {
         }
     }
 
-    /// Returns the contribution of one set to a member's score: the product of score and weight, in
-    /// which infinity times zero is zero.
+    /// Returns the contribution of one set to a member's score: the product of score and weight,
+    /// where infinity times zero is zero.
     fn contribution(self, score: f64, weight: f64) -> f64 {
         let product = match self {
             Aggregate::Count => weight,

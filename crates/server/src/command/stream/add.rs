@@ -79,8 +79,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Parses an option that both commands have. Returns the number of its arguments, 0 if it is
-    /// none of these.
+    /// Parses an option that both commands have. Returns the number of its arguments, or 0 for any
+    /// other option.
     fn take(&mut self, args: Args<'a>, index: usize) -> Result<usize, Refusal> {
         let word = &args[index];
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());

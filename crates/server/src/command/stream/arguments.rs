@@ -58,7 +58,7 @@ pub(super) fn start(text: &[u8]) -> Result<StreamId, Refusal> {
     }
 }
 
-/// Parses the end of an interval, as [`start`] does.
+/// Parses the end of an interval, like [`start`].
 pub(super) fn end(text: &[u8]) -> Result<StreamId, Refusal> {
     match text {
         [b'(', rest @ ..] if !rest.is_empty() => id(rest, u64::MAX)?

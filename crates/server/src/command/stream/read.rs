@@ -37,7 +37,7 @@ struct Request<'a> {
 /// Entries requested from a stream.
 #[derive(Clone, Copy)]
 enum Wanted {
-    /// Entries behind an ID, or pending entries of a consumer behind it.
+    /// Entries after an ID, or pending entries of a consumer after it.
     Behind(StreamId),
     /// Entries that the group has not read.
     Unread,
@@ -239,7 +239,7 @@ pub fn xread(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     finish(ctx, &request, start, served, &wanted, None)
 }
 
-/// Estimates the work of XREAD and XREADGROUP: the entries behind the IDs.
+/// Estimates the work of XREAD and XREADGROUP: the entries after the IDs.
 pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     let is_group = probe.name == "xreadgroup";
     let Ok(request) = Request::parse(args, is_group) else {
@@ -477,7 +477,7 @@ fn has_work(
     Some(oldest.is_some_and(|at| scene.now.0.saturating_sub(at) >= idle))
 }
 
-/// Writes pending entries of a consumer behind an ID. Returns whether a delivery was counted.
+/// Writes pending entries of a consumer after an ID. Returns whether a delivery was counted.
 fn write_again(
     out: &mut Reply<'_>,
     stream: &mut Stream,

@@ -32,15 +32,15 @@ pub(super) fn entry(reply: &mut Reply<'_>, entry: &Entry<'_>) {
     fields(reply, entry);
 }
 
-/// Writes an array whose length is known when `write` has written its elements and returned their
-/// number.
+/// Writes an array whose length becomes known when `write` has written its elements and returned
+/// their number.
 pub(super) fn array_of(reply: &mut Reply<'_>, write: impl FnOnce(&mut Reply<'_>) -> usize) {
     let start = reply.position();
     let len = write(reply);
     insert_len(reply, start, b'*', len);
 }
 
-/// Writes the head of an array or a map before what was written since `start`.
+/// Writes the head of an array or a map before everything written since `start`.
 pub(super) fn insert_len(reply: &mut Reply<'_>, start: usize, sigil: u8, len: usize) {
     let number = Text::unsigned(len as u64);
     let (mut line, digits) = ([sigil; 24], number.as_bytes());
@@ -63,7 +63,7 @@ pub(super) fn no_key_or_group(ctx: &mut Ctx<'_, '_>, key: &[u8], group: &[u8]) -
     Ok(())
 }
 
-/// Refuses a command whose group does not exist in a stream that does.
+/// Refuses a command whose stream exists but whose group does not.
 pub(super) fn no_group(ctx: &mut Ctx<'_, '_>, key: &[u8], group: &[u8]) -> Answer {
     let parts: [&[u8]; 5] = [
         b"NOGROUP No such consumer group '",

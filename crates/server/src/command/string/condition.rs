@@ -7,7 +7,7 @@ use session::spec::Access;
 use store::Class;
 use wire::Args;
 
-/// How DELEX uses its key: without a condition, the value does not matter.
+/// Returns the use of DELEX's key: without a condition, the value does not matter.
 pub fn access(args: Args<'_>) -> Access {
     match args.len() {
         2 => Access::REMOVE,

@@ -8,8 +8,7 @@ use wire::Args;
 use wire::number::parse_i64;
 use wire::request::BULK_BYTES_MAX;
 
-/// Returns the length of a value with `added` bytes from `offset` on, or an error if it is too
-/// long.
+/// Returns the length of a value with `added` bytes at `offset`, or an error if it is too long.
 fn grown(offset: usize, added: usize) -> Result<usize, Refusal> {
     offset
         .checked_add(added)

@@ -108,7 +108,7 @@ pub fn getdel<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
 
 /// `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST]`
 ///
-/// A deadline in the past deletes the key and publishes `expired`. The number is read only if the
+/// A deadline in the past deletes the key and publishes `expired`. The number is parsed only if the
 /// key exists.
 pub fn getex<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let lifetime = Lifetime::of_getex(args.from(2))?;

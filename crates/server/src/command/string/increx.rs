@@ -109,7 +109,7 @@ struct Plan<'a> {
     keeps_deadline: bool,
 }
 
-/// The options as they were sent, each at most once.
+/// The options as sent, each at most once.
 #[derive(Default)]
 struct Options<'a> {
     by: Option<(bool, &'a [u8])>,

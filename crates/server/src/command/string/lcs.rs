@@ -160,7 +160,7 @@ impl<'a> LengthTable<'a> {
     }
 
     /// Passes the matches of one longest subsequence to `each`, the last one first. Of several
-    /// subsequences it chooses the same as Redis: at a tie it first steps back in the second
+    /// subsequences, it chooses the same as Redis: at a tie, it first steps back in the second
     /// string.
     fn walk(&self, mut each: impl FnMut(Match)) {
         let (mut row, mut column) = (self.first.len(), self.second.len());

@@ -19,7 +19,7 @@ fn pairs<'a>(args: Args<'a>, first: usize) -> impl Iterator<Item = (&'a [u8], &'
 
 /// `MSET key value [key value …]`
 ///
-/// On the segment engine each key is stored by itself, after the sizes of all values have been
+/// On the segment engine, each key is stored separately, after the sizes of all values have been
 /// checked.
 pub fn mset<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     if args.len().is_multiple_of(2) {
@@ -39,7 +39,7 @@ pub fn mset<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
 
 /// `MSETNX key value [key value …]`
 ///
-/// Stores all values, or none if one of the keys exists.
+/// Stores all values, or none if any of the keys exists.
 pub fn msetnx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if args.len().is_multiple_of(2) {
         return Err(Refusal::Arity("msetnx"));
@@ -62,7 +62,7 @@ pub fn msetnx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// `MSETEX numkeys key value [key value …] [NX | XX] [EX seconds | PX milliseconds | EXAT seconds |
 /// PXAT milliseconds | KEEPTTL]`
 ///
-/// Stores all values, or none if one of the keys exists (NX) or is missing (XX).
+/// Stores all values, or none if any of the keys exists (NX) or is missing (XX).
 pub fn msetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let count = parse_i64(&args[1])
         .filter(|count| (1..=i64::from(i32::MAX)).contains(count))

@@ -12,7 +12,7 @@ use wire::Args;
 /// Change of a deadline that removes it.
 pub(super) const FOREVER: DeadlineChange = DeadlineChange::To(NewDeadline::Clear);
 
-/// How SET uses its key: an option may depend on the value or return it.
+/// Returns the use of SET's key: an option may depend on the value or return it.
 pub fn access(args: Args<'_>) -> Access {
     let reads = |at: usize| {
         let words = ["get", "ifeq", "ifne", "ifdeq", "ifdne"];
@@ -60,7 +60,7 @@ impl<'a> Wish<'a> {
 /// `SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET]
 /// [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`
 ///
-/// With a deadline in the past the value is stored and expires at once; the event `expired` is
+/// With a deadline in the past, the value is stored and expires immediately; the event `expired` is
 /// published.
 pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);

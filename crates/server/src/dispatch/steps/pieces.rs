@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use wire::{CutOff, Output};
 
-/// Length from which a piece is closed, in bytes.
+/// Length in bytes at which a piece is closed.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Reply in pieces, together at most as long as one output may be.
+/// Reply in pieces. Their total length is limited like that of one output.
 #[derive(Debug)]
 pub(super) struct Pieces {
     closed: VecDeque<Output>,
@@ -35,7 +35,7 @@ impl Pieces {
         &mut self.open
     }
 
-    /// Begins a new piece if the present one is long enough.
+    /// Begins a new piece if the current one is long enough.
     pub fn close_full(&mut self) {
         if self.open.len() >= PIECE_BYTES {
             self.bytes += self.open.len();

@@ -9,7 +9,7 @@ const MEMBERS: usize = 10_000;
 /// More than one step may remove.
 const REMOVED_MAX: u64 = 1100;
 
-/// A server with a set of which all members but one have expired. Only commands remove them.
+/// Starts a server with a set of which all members but one have expired. Only commands remove them.
 fn start() -> Bench {
     let mut bench = Bench::new();
     for first in (0..MEMBERS).step_by(1000) {

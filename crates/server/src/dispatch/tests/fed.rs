@@ -4,7 +4,7 @@ use super::*;
 use session::feed::Taken;
 use std::time::Duration;
 
-/// Runs commands with the feed on. Returns what they have added, a command in a line.
+/// Runs commands with the feed on. Returns what they added, one command per line.
 fn fed(lines: &[&str]) -> String {
     let mut bench = Bench::new();
     effects::set_feed(
@@ -35,7 +35,7 @@ fn fed(lines: &[&str]) -> String {
     commands.join("\n")
 }
 
-/// Regression: what had expired by a command was deleted twice, and absent elements were deleted.
+/// Regression: an entry that a command expired was deleted twice, and absent elements were deleted.
 #[test]
 fn a_deletion_is_fed_once_and_only_if_something_was_there() {
     let at = NOW + 100_000;

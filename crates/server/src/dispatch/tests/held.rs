@@ -33,7 +33,7 @@ fn run(server: &Server, session: &mut Session, words: &[&str]) -> (Outcome, Vec<
     (outcome, out.to_vec())
 }
 
-/// Changes the server while a command that finds memory full has released its shards and waits for
+/// Changes the server while a command that found memory full has released its shards and waits for
 /// all of them. Room is made meanwhile. Returns the command's result and its reply.
 fn run_late(
     server: &Server,

@@ -5,7 +5,7 @@ use super::*;
 use crate::replication::role;
 use settings::find;
 
-/// Executes commands of a feed at the present time of the server, up to the first that cannot be
+/// Executes commands of a feed at the server's current time, up to the first that cannot be
 /// executed.
 fn apply(bench: &Bench, lines: &[&str]) -> Result<(), String> {
     let mut applier = Applier::of_primary(&bench.server);
@@ -29,7 +29,7 @@ fn apply(bench: &Bench, lines: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// A replica without a connection to its primary, whose clients may only read.
+/// Starts a replica without a connection to its primary, whose clients may only read.
 fn replica() -> Bench {
     let bench = Bench::new();
     role::follow(&bench.server, "127.0.0.1", 1);
@@ -42,8 +42,8 @@ fn set(bench: &Bench, name: &str, text: &str) {
     set.expect("a valid value");
 }
 
-/// Regression: they counted from an instant long before the present, so that all of these keys and
-/// elements were lost.
+/// Regression: they counted from an instant long ago, so that all of these keys and elements were
+/// lost.
 #[test]
 fn ttls_of_a_feed_count_from_the_time_of_their_execution() {
     let key = "PEXPIRETIME k";
@@ -214,7 +214,7 @@ fn scripts_of_a_feed_are_executed_on_a_full_replica_without_a_primary() {
     bench.table(&[("MGET a b c d", "*4 $1 2 $1 1 $1 1 $1 1"), ("LLEN l", ":1")]);
 }
 
-/// Regression: the default user decided what a replica and an append-only file executed.
+/// Regression: the default user's rights decided what a replica and an append-only file executed.
 #[test]
 fn the_rights_of_the_default_user_do_not_concern_a_feed() {
     for rules in ["off", "on nopass ~no:* -@all +ping"] {

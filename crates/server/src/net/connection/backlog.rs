@@ -1,7 +1,8 @@
-//! Published messages that wait to be sent to a subscriber.
+//! Published messages waiting to be sent to a subscriber.
 //!
-//! They are kept in pieces, because a buffer that doubles copies everything at times: for twenty
-//! slow subscribers at once that took 100 ms. Large pieces are shared with the other subscribers.
+//! They are kept in pieces, because a doubling buffer copies everything now and then: for twenty
+//! slow subscribers at the same time, that took 100 ms. Large pieces are shared with the other
+//! subscribers.
 
 use super::{Connection, SENT_PER_TURN, Scratch};
 use session::message::Publication;

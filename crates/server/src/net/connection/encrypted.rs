@@ -86,8 +86,8 @@ impl Connection {
         read
     }
 
-    /// Gives a client whose handshake has just ended the rights of the user that its certificate
-    /// names, if the settings say so. Otherwise it stays what it was.
+    /// Gives a client whose handshake has just ended the rights of the user named by its
+    /// certificate, if the settings say so. Otherwise nothing changes.
     #[inline]
     pub(super) fn log_in_by_certificate(&mut self, server: &Server) {
         if std::mem::take(&mut self.has_new_certificate) {
@@ -128,8 +128,8 @@ impl Connection {
         permission::record(server, &self.session, event, b"tls-cert", name.as_bytes());
     }
 
-    /// Discards what the client has sent and is not executed any more. If a socket is closed with
-    /// unread bytes, the system resets the connection, and the client may lose replies.
+    /// Discards input from the client that is no longer executed. If a socket is closed with unread
+    /// bytes, the system resets the connection, and the client may lose replies.
     pub fn discard_input(&mut self, scratch: &mut Scratch) {
         for _ in 0..DISCARDS_MAX {
             match self.stream.read(&mut scratch.input) {
@@ -139,8 +139,8 @@ impl Connection {
         }
     }
 
-    /// Whether the socket or the records may contain more input, if a read has filled its buffer or
-    /// not.
+    /// Whether the socket or the records may contain more input, given whether a read has filled
+    /// its buffer.
     #[inline]
     pub(super) fn may_have_more(&self, is_filled: bool) -> bool {
         is_filled || self.tls.as_ref().is_some_and(|tls| tls.may_have_more())

@@ -9,8 +9,8 @@ use settings::Id;
 use wire::memcached::{Complaint, Limits, Parsed, Refusal, Request, Verb};
 use wire::{Output, Span};
 
-/// Maximum length of a value that is read from a client that is not authenticated. Its only useful
-/// request is the authentication, whose length the parser limits.
+/// Maximum length of a value read from a client that is not authenticated. Its only useful request
+/// is the authentication, whose length the parser limits.
 const STRANGER_VALUE_BYTES_MAX: usize = 1024;
 /// Number of keys of a client's requests after which other clients are served.
 const KEYS_PER_TURN: usize = 8192;
@@ -95,8 +95,8 @@ impl Connection {
         (at, requests.len() == requests_max)
     }
 
-    /// Executes parsed requests, as long as `keys_left` is not 0. If it stops early, returns the
-    /// reason and the offset of the first request that was not executed.
+    /// Executes parsed requests while `keys_left` is not 0. If it stops early, returns the reason
+    /// and the offset of the first request that was not executed.
     fn execute(
         &mut self,
         input: &[u8],
@@ -163,7 +163,8 @@ impl Connection {
         None
     }
 
-    /// Refuses a request. Returns false if writes are held, so that it is to be parsed again later.
+    /// Refuses a request. Returns false if writes are held, in which case it must be parsed again
+    /// later.
     fn refuse(
         &mut self,
         refusal: &Refusal,
@@ -187,9 +188,9 @@ impl Connection {
         true
     }
 
-    /// Whether the client's user has all rights, or the client requests what it needs to
-    /// authenticate. Requests have no rows in the table of commands, so that rights on single
-    /// commands do not apply to them.
+    /// Whether the client's user has all rights, or the client requests something it needs to
+    /// authenticate. Requests have no rows in the table of commands, so rights on single commands
+    /// do not apply to them.
     fn is_known(&self, content: &Content, executor: &Executor<'_>) -> bool {
         self.session.has_all_rights(&executor.server().acl)
             || content.request().is_some_and(|request| {

@@ -19,9 +19,9 @@ const CONNECTION_BYTES: usize = size_of::<Connection>() + size_of::<ClientInfo>(
 const GROWTH_BYTES_MIN: usize = 1024;
 
 impl Connection {
-    /// Appends bytes to the input that was received and not yet executed. The buffer grows by half,
-    /// with what has arrived and not with what the client has announced. Returns false if there is
-    /// no memory; the connection must then be closed.
+    /// Appends bytes to the input that was received but not executed yet. The buffer grows by half,
+    /// with the bytes that have arrived instead of those that the client has announced. Returns
+    /// false if there is no memory; the connection must then be closed.
     pub(super) fn keep_input(&mut self, bytes: &[u8], server: &Server) -> bool {
         let free = self.input.capacity() - self.input.len();
         if bytes.len() > free {

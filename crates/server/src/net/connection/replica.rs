@@ -1,4 +1,4 @@
-//! What is sent to a replica: its snapshot, then the feed.
+//! Output to a replica: its snapshot, then the feed.
 
 use super::{Connection, Next, Scratch};
 use crate::replication::primary;
@@ -9,14 +9,14 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Number of bytes of a snapshot that are read at once.
+/// Number of bytes of a snapshot read at a time.
 const PIECE_BYTES: usize = 64 << 10;
 /// Maximum number of pieces that are sent before other connections are served.
 const PIECES_PER_TURN: usize = 16;
 
 impl Connection {
-    /// Sends what a replica has not received, as much as the socket accepts. Returns also whether
-    /// there is more to send at once.
+    /// Sends what a replica has not received, as much as the socket accepts. Also returns whether
+    /// there is more to send immediately.
     pub fn feed_replica(&mut self, server: &Server, scratch: &mut Scratch) -> (Next, bool) {
         let id = self.session.info.id;
         for _ in 0..PIECES_PER_TURN {

@@ -222,7 +222,7 @@ fn what_is_not_tls_is_refused_and_damaged_records_do_no_harm() {
     }
 }
 
-/// Lets both sides exchange what they have to send. Returns the error of the client.
+/// Lets both sides exchange what they have to send. Returns the client's error.
 fn exchange(
     server: &mut TlsStream,
     client: &mut ClientConnection,

@@ -1,5 +1,5 @@
-//! Clients that hang up or are disconnected, and clients held by CLIENT PAUSE. They are often many
-//! at once, so that each iteration serves a limited number of them.
+//! Clients that hang up or are disconnected, and clients held by CLIENT PAUSE. There are often many
+//! at the same time, so each iteration serves a limited number of them.
 
 use super::Worker;
 use crate::dispatch::Executor;
@@ -10,7 +10,7 @@ const LEAVING_PER_TURN: usize = 16;
 const RELEASED_PER_TURN: usize = 32;
 
 impl Worker {
-    /// Serves a connection whose client has hung up: at once, or in a later iteration if many
+    /// Serves a connection whose client has hung up: immediately, or in a later iteration if many
     /// clients leave in this one.
     pub(super) fn leave(&mut self, index: usize, executor: &mut Executor<'_>) {
         if self.leaving_left > 0 && self.leaving.is_empty() {
@@ -26,7 +26,7 @@ impl Worker {
         }
     }
 
-    /// Disconnects a client, whatever is unsent. Its further commands are not executed.
+    /// Disconnects a client, even with unsent output. Its further commands are not executed.
     pub(super) fn cut_off(&mut self, index: usize, executor: &mut Executor<'_>) {
         // A blocked command ends at once, so that no element is popped for it.
         if self.end_wait(index, executor)

@@ -10,11 +10,11 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Change of the connections' bytes that a worker publishes at once. A smaller one is published at
-/// the end of the iteration, so that workers do not write to one cache line with every request.
+/// Minimum change of the connections' bytes that a worker publishes immediately. A smaller one is
+/// published at the end of the iteration, so that workers do not write to one cache line with every
+/// request.
 const UNPUBLISHED_BYTES_MAX: u64 = 64 << 10;
-/// Part of the limit, as a divisor, that clients without NO-EVICT may hold whatever the others
-/// hold.
+/// Divisor of the limit that gives the share that clients without NO-EVICT may hold in any case.
 const SHARE_OF_OTHERS: u64 = 8;
 /// Growth of the sum after which clients are searched again, if the last search did not free
 /// enough.
@@ -22,7 +22,7 @@ const SEARCH_STEP_BYTES: u64 = 1 << 20;
 
 impl Worker {
     /// Publishes the change of the connections' bytes if it is large, and evicts clients if their
-    /// sum exceeds its limit.
+    /// total exceeds its limit.
     #[inline]
     pub(super) fn account(&mut self, executor: &mut Executor<'_>) {
         if self.scratch.traffic.held_bytes.unsigned_abs() >= UNPUBLISHED_BYTES_MAX {
@@ -60,7 +60,7 @@ impl Worker {
     /// Disconnects the clients with the most memory until the rest is within `limit`.
     ///
     /// Clients with NO-EVICT count, too. The others may hold a share of the limit in any case,
-    /// because otherwise one protected client could have all of them disconnected.
+    /// because otherwise one protected client could cause all of them to be disconnected.
     fn evict(&mut self, limit: u64, executor: &mut Executor<'_>) {
         let server = executor.server();
         let mut clients = server.clients.list();
@@ -105,7 +105,7 @@ impl Worker {
         }
     }
 
-    /// Closes a connection of this worker at once, and requests another worker to close its own.
+    /// Closes a connection of this worker immediately, or requests another worker to close its own.
     fn end_client(&mut self, info: &Arc<ClientInfo>, executor: &mut Executor<'_>) {
         if info.worker != self.index {
             let inbox = &executor.server().inboxes[info.worker];

@@ -69,8 +69,8 @@ impl Worker {
         }
     }
 
-    /// Applies `maxmemory` again if it is a share of a limit that has changed. Reads files only if
-    /// it is one.
+    /// Applies `maxmemory` again if it is a share of a limit that has changed. Only in that case,
+    /// it reads files.
     fn follow_memory_limit(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         if server.config.number(Id::MaxMemory) >= 0
@@ -89,8 +89,8 @@ impl Worker {
 
     /// Empties memcached's database if the delay of a `flush_all` has passed and writes are not
     /// held. Each worker does so before it serves clients, so that none reads an item later. Waits
-    /// for a long command with a ticket, as a client does. A server that has become a replica
-    /// forgets it, as its primary decides what is deleted.
+    /// for a long command with a ticket, like a client. A server that has become a replica forgets
+    /// it, because its primary decides what is deleted.
     pub(super) fn flush_at(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         let at_ms = server.flush_at_ms.load(Relaxed);

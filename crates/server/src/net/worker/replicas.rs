@@ -9,7 +9,7 @@ use session::clock::Moment;
 use std::time::Duration;
 
 impl Worker {
-    /// Sends the replicas of this worker what they have not received. Returns whether there is more
+    /// Sends this worker's replicas the bytes they have not received. Returns whether there is more
     /// that their sockets may accept.
     pub(super) fn feed_replicas(&mut self, executor: &mut Executor<'_>) -> bool {
         let server = executor.server();

@@ -22,9 +22,10 @@ fn follows(server: &Server, client: u64) -> bool {
 }
 
 impl Worker {
-    /// Waits until the clients have taken their replies and replicas the feed, for
-    /// `shutdown-timeout` at most, and for [`STALL`] at most while a client takes nothing. Nothing
-    /// else is served any more. After `SHUTDOWN NOW` replicas get what they take at once.
+    /// Waits until the clients have taken their replies and replicas have taken the feed, for at
+    /// most `shutdown-timeout`, and for at most [`STALL`] while a client takes nothing. Nothing
+    /// else is served any longer. After `SHUTDOWN NOW`, replicas only get what they take
+    /// immediately.
     pub(super) fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
         let server = executor.server();
         self.listeners.leave(&server.restart);
@@ -105,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Closes all connections, after a last attempt to send what they have.
+    /// Closes all connections, after a last attempt to send their output.
     pub(super) fn close_all(&mut self, executor: &mut Executor<'_>) {
         for index in 0..self.connections.len() {
             if let Some(connection) = self.connections[index].as_mut() {

@@ -571,7 +571,7 @@ fn a_pause_of_writes_does_not_hold_scripts_that_declare_to_write_nothing() {
     }
 }
 
-/// The greatest timeouts were accepted and were the same as none.
+/// Regression: timeouts above the maximum were accepted and meant no timeout.
 #[test]
 fn timeouts_that_are_out_of_range_are_refused() {
     let (server, listeners) = server(&[]);

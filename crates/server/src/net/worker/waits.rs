@@ -48,8 +48,8 @@ impl Worker {
         }
     }
 
-    /// Sends a null reply to the blocked clients whose timeout has passed, and runs the commands
-    /// again that wait for the present moment.
+    /// Sends a null reply to the blocked clients whose timeout has passed, and reruns the commands
+    /// that wait for the current moment.
     pub(super) fn end_timed_out_waits(&mut self, executor: &mut Executor<'_>) {
         // Strictly later, because the deadline's milliseconds are rounded down.
         while let Some(&(at, index, id)) = self.waits.first()
@@ -78,8 +78,8 @@ impl Worker {
         }
     }
 
-    /// Serves the clients that wait for a long command again, in the order in which they began to
-    /// wait, if one has ended. Serves a limited number per iteration of the event loop.
+    /// After a long command has ended, serves the clients waiting for one, in the order in which
+    /// they began to wait. Serves a limited number per iteration of the event loop.
     pub(super) fn retry_waiting(&mut self, executor: &mut Executor<'_>) {
         if executor.server().long.take_retry(self.index) {
             self.retry_count = self.waiting.len();

@@ -1,5 +1,5 @@
 //! Tests of the state machine with two walkers, the thread and the first worker, whose steps a test
-//! puts in any order. Nothing runs in parallel, so that a failure can be repeated.
+//! takes in any order. Nothing runs in parallel, so a failure can be repeated.
 
 use super::*;
 use crate::dispatch::{Executor, exec};
@@ -29,7 +29,7 @@ const STEPS: u32 = 3;
 /// Number of rounds after which a snapshot that has not ended counts as stuck.
 const ROUNDS_MAX: usize = 10_000;
 
-/// What a walker has read or done, and not yet passed on.
+/// What a walker has read or done and not yet passed on.
 #[derive(Clone, Debug)]
 enum Walker {
     Nowhere,
@@ -227,7 +227,7 @@ impl World {
         self.server.saving.state().machine.phase()
     }
 
-    /// Asserts what holds after each step.
+    /// Asserts the invariants after each step.
     fn check(&self) {
         let (server, saving) = (&self.server, &self.server.saving);
         let state = saving.state();
@@ -240,7 +240,7 @@ impl World {
         assert!(state.machine.is_busy() || saving.queue.bytes() == 0);
     }
 
-    /// Asserts what holds when nothing is requested or in progress any more.
+    /// Asserts the invariants once nothing is requested or in progress.
     fn check_end(&mut self) {
         while self.server.saving.queue.bytes() > 0 || self.server.long.is_running() {
             self.write_file();
@@ -601,7 +601,7 @@ fn a_snapshot_that_was_cancelled_after_all_keys_were_removed_begins_again() {
     assert_eq!(world.saves, 1);
 }
 
-/// Returns the path of a file that stands for the snapshot of a restart, in a folder of its own.
+/// Returns the path of a file that represents the snapshot of a restart, in a separate folder.
 fn inherit(world: &World, folder: &Folder) -> PathBuf {
     let path = folder.0.join("restart.rdb");
     fs::write(&path, b"keys").expect("a file");

@@ -102,7 +102,7 @@ fn write_messages(writer: &mut StreamWriter, stream: &Stream) {
     writer.pair(facts.added, facts.duplicates);
 }
 
-/// A pending entry of a group that no consumer has owned yet.
+/// A pending entry of a group that no consumer owns yet.
 type Unowned = std::collections::BTreeMap<StreamId, (u64, u32)>;
 
 /// A stream that is being built from a payload.

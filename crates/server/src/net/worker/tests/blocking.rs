@@ -558,7 +558,7 @@ fn a_blocked_reader_claims_an_entry_when_it_has_been_idle_long_enough() {
     assert!(bench.worker.waits.is_empty() && server.blocking.is_empty());
 }
 
-/// Runs commands at an instant in the past, as a transaction or a script does that takes long.
+/// Runs commands at an instant in the past, like a transaction or a script that takes long.
 fn run_late(server: &Server, commands: &[&str], began: Tick) {
     let mut session = Session::new();
     for command in commands {
@@ -574,9 +574,9 @@ fn run_late(server: &Server, commands: &[&str], began: Tick) {
     }
 }
 
-/// Clients were served at the instant at which the command had begun that wrote the key. If a
-/// transaction or a script took longer than the TTL that it had set, they received what had
-/// expired.
+/// Regression: clients were served at the instant at which the command that wrote the key had
+/// begun. If a transaction or a script took longer than the TTL that it had set, they received
+/// expired elements.
 #[test]
 fn a_blocked_client_receives_nothing_that_has_expired_during_the_command() {
     let (server, listeners) = server(&[]);

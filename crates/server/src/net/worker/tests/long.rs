@@ -18,7 +18,7 @@ impl Bench<'_> {
         perform(&server, task);
     }
 
-    /// Performs all tasks of the thread, also those of commands that begin meanwhile.
+    /// Performs all tasks of the thread, including those of commands that begin meanwhile.
     fn perform_all(&mut self) {
         let server = Arc::clone(&self.worker.server);
         self.turn();

@@ -1,4 +1,5 @@
-//! Memory of clients: what counts, eviction by `maxmemory-clients`, and `maxmemory` by the sum.
+//! Memory of clients: what counts, eviction by `maxmemory-clients`, and `maxmemory` applied to the
+//! sum.
 
 use super::*;
 

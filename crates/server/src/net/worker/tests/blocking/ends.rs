@@ -152,7 +152,8 @@ fn commands_of_a_killed_client_are_not_executed() {
     bench.send(&mut admin, "LLEN k\r\n", ":1\r\n");
 }
 
-/// Runs iterations of the second worker only, until a client of it has received what is expected.
+/// Runs iterations of only the second worker, until one of its clients has received the expected
+/// reply.
 fn expect_from_second(pair: &mut Pair<'_>, socket: &mut Socket, expected: &str) {
     let (mut got, mut chunk) = (Vec::new(), [0; 4096]);
     for _ in 0..TURNS_MAX {
@@ -230,7 +231,7 @@ fn a_reply_that_another_worker_has_sent_arrives_before_the_connection_is_closed(
     assert_ne!(seen[0], seen[1]);
 }
 
-/// Clients that block on two keys, and what has become of the elements pushed to these.
+/// Clients that block on two keys, and the fate of the elements pushed to these.
 struct Model<'s> {
     pair: Pair<'s>,
     /// Clients that may receive elements, with their ids.

@@ -1,5 +1,5 @@
-//! Tests of the feed beside long commands: a second server that executes the feed gets the same
-//! keys, whatever happens to the keys of a long command while it runs.
+//! Tests of the feed during long commands: a second server that executes the feed gets the same
+//! keys, regardless of what happens to the keys of a long command while it runs.
 
 use super::super::durable::{apply, begin_feed, read_feed};
 use super::*;
@@ -89,8 +89,8 @@ fn replayed(mut feed: Vec<u8>) -> Vec<String> {
     contents(&mut Bench::new(&server, listeners))
 }
 
-/// Runs a long command after others. Calls `beside` while it runs. Compares the keys in the end
-/// with those of a second server that has executed the feed.
+/// Runs a long command after others, and calls `beside` while it runs. Compares the final keys with
+/// those of a second server that has executed the feed.
 fn compare(setup: &[&str], long: &str, beside: &dyn Fn(&mut Bench<'_>, &mut Socket)) {
     // The shortest value that makes a command long.
     let long = &long.replace("TEXT", &"text".repeat(150));
