@@ -1,12 +1,12 @@
 //! Speed and memory of the expiry indexes: `cargo bench -p mayfly-cache-policy --bench
 //! expiry -- [index] [keys…]`.
 //!
-//! For each number of keys, of shards, and each spread of TTLs: bytes per key beyond the deadline
-//! when filled, after a fifth were updated, and after a spread's time of expiry and refill; mean
-//! nanoseconds per operation; and the longest call in microseconds. Every time is the least of
-//! three equal runs, taken for each call or group of 256, which excludes other work of the machine.
-//! Run as a test, sizes are small. (`sampled` is left out: it would run ten cycles a second for 30
-//! days.)
+//! Prints, for each number of keys, number of shards and spread of TTLs: bytes per key beyond the
+//! deadline when filled, after a fifth were updated, and after a spread's time of expiry and
+//! refill; mean nanoseconds per operation; and the longest call in microseconds. Every time is the
+//! least of three equal runs, taken for each call or group of 256, which excludes other work of the
+//! machine. Run as a test, it uses small sizes. (`sampled` is left out: it would run ten cycles a
+//! second for 30 days.)
 
 #![expect(
     clippy::disallowed_methods,

@@ -40,8 +40,7 @@ pub struct MissedKey {
     pub key_hash: u64,
     /// Weight that the entry would have.
     pub weight: u32,
-    /// Whether the entry fits in addition to all present entries, so that none has to be evicted
-    /// for it.
+    /// Whether the entry fits next to all existing entries, so that none has to be evicted for it.
     pub has_room: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Eviction policies chosen by name.
 //!
-//! The list of policies is `eviction_policies!` in `evict.rs`. From a line of it come the
-//! policy's name in [`PolicySpec`] (`--policy`, `--maxmemory-policy`), its place in [`AnyPolicy`]
-//! (run-time choice, for the server), its turn in [`PolicySpec::visit`] (static choice, for the
-//! simulator), and its row in [`POLICIES`] (for the docs).
+//! The list of policies is `eviction_policies!` in `evict.rs`. A line gives the policy its name in
+//! [`PolicySpec`] (`--policy`, `--maxmemory-policy`), its place in [`AnyPolicy`] (run-time choice,
+//! for the server), its turn in [`PolicySpec::visit`] (static choice, for the simulator), and its
+//! row in [`POLICIES`] (for the docs).
 
 use crate::evict::{self, eviction_policies};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
@@ -160,8 +160,7 @@ macro_rules! define_any {
         }
 
         impl AnyPolicy {
-            /// Creates the policy that the specification names; `None` for one that cannot be
-            /// served.
+            /// Creates the policy that the specification names; `None` if it cannot be served.
             pub fn build(spec: &PolicySpec, capacity: u64, seed: u64) -> Option<Self> {
                 match spec {
                     $(PolicySpec::$name(config) => {
@@ -320,7 +319,7 @@ macro_rules! define_any {
 eviction_policies!(define_any);
 
 impl Default for PolicySpec {
-    /// Returns the recommended policy: on the open traces it has the best mean miss ratio of those
+    /// Returns the recommended policy: on the open traces, it has the best mean miss ratio of those
     /// whose hits only mark entries (`docs/lab/library.md`).
     fn default() -> Self {
         PolicySpec::S3FifoW(Default::default())

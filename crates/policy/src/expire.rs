@@ -1,8 +1,9 @@
 //! Expiry indexes, one file each, which begins with its card.
 //!
-//! [`wheel`] is the default for keys, [`ranked`] that for elements, [`ordered`] the plain model,
-//! and [`sampled`] what Redis does. [`buckets`] and [`radix`] were proposed instead, [`crawler`] is
-//! memcached's way, and [`lazy`] is no index at all. [`any`] chooses among them by name.
+//! [`wheel`] is the default for keys, and [`ranked`] for elements. [`ordered`] is the plain model,
+//! and [`sampled`] is what Redis does. [`buckets`] and [`radix`] were proposed as alternatives,
+//! [`crawler`] is memcached's way, and [`lazy`] is no index at all. [`any`] chooses among them by
+//! name.
 
 pub mod any;
 

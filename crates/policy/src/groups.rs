@@ -51,7 +51,7 @@ pub trait Groups {
     /// Sets the rates that groups store when they are begun from now on.
     fn set_rates(&self, rates: Rates);
 
-    /// Samples a group that `random` chooses: from now on, the next request of each of its entries
+    /// Samples a group chosen by `random`: from now on, the next request for each of its entries
     /// adds 1 / (time × size) to the group's utility, even if the entry was moved or evicted
     /// meanwhile. Returns false if no group could be sampled.
     fn sample(&self, random: u64, now: Tick) -> bool;

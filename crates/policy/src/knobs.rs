@@ -1,8 +1,8 @@
 //! Knobs of policies, filters and indexes: how a name with knobs is read and written.
 //!
-//! A specification is a name and knobs behind colons: `lru`, `clock:2`, `s3fifo:small=0.2`. Knobs
+//! A specification is a name and knobs after colons: `lru`, `clock:2`, `s3fifo:small=0.2`. Knobs
 //! are given in their order or by name. The registries (`any.rs`, `admit/any.rs`, `expire/any.rs`)
-//! find the name; [`read_knobs`] reads what follows it.
+//! find the name; [`read_knobs`] reads the rest.
 
 use crate::names;
 use alloc::borrow::ToOwned;
@@ -102,7 +102,7 @@ macro_rules! knobs {
 
 impl Eq for Knob {}
 
-/// Reason for which a text does not specify a policy, an admission filter or an expiry index.
+/// Reason why a text does not specify a policy, an admission filter or an expiry index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SpecError {
     /// Nothing of this kind has the given name.
@@ -114,7 +114,7 @@ pub enum SpecError {
         /// The names that are most similar to it, the best ones only.
         near: Vec<&'static str>,
     },
-    /// The policy, filter or index has no such knob, or fewer knobs than values were given.
+    /// The policy, filter or index has no such knob, or has fewer knobs than values were given.
     UnknownKnob {
         /// Name of the policy, filter or index.
         policy: &'static str,

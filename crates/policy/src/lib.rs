@@ -15,8 +15,8 @@
 //!
 //! Start reading with `evict/lru.rs`, `evict/fifo.rs` and `expire/wheel.rs`. Each of the folders
 //! `evict/`, `admit/` and `expire/` has one list of its algorithms, in the folder's module, and one
-//! file that chooses among them by name, `any.rs`. `names.rs`, `knobs.rs` and `packed.rs` are what
-//! the registries are built on; `parts/` holds what several algorithms share.
+//! file that chooses among them by name, `any.rs`. The registries are built on `names.rs`,
+//! `knobs.rs` and `packed.rs`; `parts/` contains code shared by several algorithms.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(any(test, feature = "std", feature = "suite")), no_std)]
 
@@ -141,7 +141,7 @@ pub trait Facts {
     fn key_hash(&self, slot: Slot) -> u64;
     /// Deadline of a live entry; `None` if it has none or the slot is vacant.
     fn deadline(&self, slot: Slot) -> Option<Tick>;
-    /// Number of live entries. For a policy, of those that were inserted into it.
+    /// Number of live entries. A policy gets the number of entries inserted into it.
     fn len(&self) -> usize;
     /// Whether there is no live entry.
     fn is_empty(&self) -> bool {
@@ -273,8 +273,8 @@ pub trait Policy: Sized + Send {
     fn remove(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot);
     /// Chooses one victim, reading no more entries than the budget allows.
     fn evict(&mut self, cells: &mut impl Cells<Self::Meta>, budget: &mut Budget) -> Eviction;
-    /// Returns the milliseconds since the last access of a live entry and the number of accesses,
-    /// as far as the policy keeps them. For OBJECT IDLETIME and OBJECT FREQ.
+    /// Returns the milliseconds since the last access of a live entry and its number of accesses,
+    /// if the policy keeps them. For OBJECT IDLETIME and OBJECT FREQ.
     fn usage(&self, _cells: &impl Cells<Self::Meta>, _slot: Slot) -> (Option<u64>, Option<u32>) {
         (None, None)
     }
@@ -325,8 +325,8 @@ pub trait ExpiryIndex: Sized + Send {
 
     /// Creates an empty index. Equal seeds give equal behaviour.
     fn new(now: Tick, config: &Self::Config, seed: u64) -> Self;
-    /// Maximum delay in milliseconds with which it reports a dead entry if it is called often
-    /// enough. `Some(0)` is exact, `None` is unbounded (sampling).
+    /// Maximum delay in milliseconds before it reports a dead entry, if it is called often enough.
+    /// `Some(0)` is exact, `None` is unbounded (sampling).
     fn granularity(&self) -> Option<u64>;
     /// Inserts the entry at `slot`, which has the deadline that `Facts::deadline` returns.
     fn insert(&mut self, cells: &mut impl Cells<Self::Link>, slot: Slot);
@@ -348,8 +348,8 @@ pub trait ExpiryIndex: Sized + Send {
     /// until the clock has caught up. The host calls it if an instant is before the last one that
     /// it worked at. A call without a jump is harmless.
     fn clock_went_back(&mut self, _now: Tick) {}
-    /// Earliest `now` at which a call of `pop_expired` can be useful: a lower bound of the first
-    /// moment at which an entry is dead, or at which the index has work of its own (a cascade, a
+    /// Earliest `now` at which a call of `pop_expired` can be useful: a lower bound on the first
+    /// moment at which an entry is dead, or at which the index itself has work (a cascade, a
     /// cycle). `None` if there is nothing to wait for.
     fn next_due(&self) -> Option<Tick>;
     /// Upper bound, in O(1), of the number of entries that are dead at `now` and were not returned

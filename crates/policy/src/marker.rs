@@ -58,10 +58,10 @@ pub enum Marker {
     Windowed {
         /// Count for entries that are not young.
         count: Count,
-        /// Set of the numbers in the low six bits of an entry by which it is young.
+        /// Set of the numbers in an entry's low six bits that make it young.
         young: u64,
     },
-    /// A hit stores the number of the request, as [`stamp_of`] shortens it.
+    /// A hit stores the number of the request, shortened by [`stamp_of`].
     Stamp,
     /// Where the bits under `mask` are `value`, a hit counts as `inside`, elsewhere as `outside`.
     Split {
@@ -123,7 +123,7 @@ impl Marker {
         }
     }
 
-    /// Returns a windowed rule with this set of young numbers; any other rule as it is.
+    /// Returns a windowed rule with this set of young numbers; any other rule unchanged.
     #[inline]
     pub fn with_young(self, young: u64) -> Marker {
         match self {

@@ -88,7 +88,7 @@ impl<M: Meta, C: Cells<u64>> Cells<M> for Packed<'_, C> {
     }
 }
 
-/// The same as [`Packed`], for reading only.
+/// Like [`Packed`], but read-only.
 pub(crate) struct PackedView<'a, C>(pub(crate) &'a C);
 
 impl<C: Cells<u64>> Facts for PackedView<'_, C> {

@@ -1,8 +1,8 @@
 //! Data structures that several algorithms are built from. A structure moves here when a third
 //! algorithm needs it.
 //!
-//! Start with [`queue`], the FIFO of entries, and what it is built from: [`ring`], a compact FIFO
-//! of slots, and [`epochs`], which makes it safe to leave references in a queue when their entries
+//! Start with [`queue`], the FIFO of entries, and its building blocks: [`ring`], a compact FIFO of
+//! slots, and [`epochs`], which makes it safe to leave references in a queue when their entries
 //! leave the cache.
 
 pub mod array;

@@ -261,7 +261,7 @@ impl Model {
         hits.sum::<f64>() / requests
     }
 
-    /// Returns the time that an entry stays without a request: the value with which the cache is
+    /// Returns the time that an entry stays without a request: the value at which the cache is
     /// full, within 1 %. If everything fits, it is above the upper bound of the search.
     fn time(&self, objects: &[Modelled], start: f64) -> f64 {
         let is_over = |time: f64| {

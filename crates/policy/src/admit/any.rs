@@ -1,8 +1,8 @@
 //! Admission filters chosen by name.
 //!
-//! A new filter is a file beside this one and a line in `admission_filters!` in the folder's
-//! module, which declares the module. From the line come its name in [`AdmitSpec`], its place in
-//! [`AnyAdmission`], its row in [`FILTERS`], and its run through the conformance suite.
+//! A new filter is a file next to this one and a line in `admission_filters!` in the folder's
+//! module, which declares the module. The line gives the filter its name in [`AdmitSpec`], its
+//! place in [`AnyAdmission`], its row in [`FILTERS`], and its run through the conformance suite.
 
 use crate::admit::{self, Admission, MissedKey, admission_filters};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};

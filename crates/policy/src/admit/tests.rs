@@ -86,9 +86,9 @@ fn keys_are_admitted_with_the_given_probability() {
 }
 
 proptest! {
-    /// Model: for each key the turn at which it was last missed, counted in new keys. A key missed
+    /// Model: for each key, the turn at which it was last missed, counted in new keys. A key missed
     /// within as many turns as the cache holds entries must be admitted; a key never missed is
-    /// mistaken for another rarely.
+    /// rarely mistaken for another.
     #[test]
     fn the_second_request_is_admitted(
         keys in proptest::collection::vec(0u64..400, 0..2000),

@@ -43,8 +43,8 @@ use crate::{Admit, Facts, Slot};
 /// Number of requests for each entry of the cache during which counters and doorkeeper are aged
 /// once.
 const SAMPLE: usize = 10;
-/// Number of keys for each entry of the cache for which the doorkeeper is sized. In a round it gets
-/// up to `SAMPLE` keys per entry. If all are new, one in three is mistaken for another and counted.
+/// Number of keys per cache entry for which the doorkeeper is sized. In a round it gets up to
+/// `SAMPLE` keys per entry. If all are new, one in three is mistaken for another and counted.
 const DOOR: usize = 2;
 
 /// One rejected key in this number is admitted.
@@ -61,7 +61,7 @@ pub struct TinyLfu {
     passed: usize,
     /// Hashes of the last victims' keys, in no order.
     victims: [u64; VICTIMS],
-    /// Number of victims so far, of which the last `VICTIMS` are remembered.
+    /// Number of victims so far. The last `VICTIMS` of them are remembered.
     left: usize,
     chance: Chance,
 }

@@ -127,7 +127,7 @@ impl<S: Again> Arc<S> {
         self.weight[list] += u64::from(cells.weight(slot));
     }
 
-    /// Returns the list that has to give up an entry: the source's REPLACE.
+    /// Returns the list that must give up an entry: the source's REPLACE.
     fn list_to_cut(&self, found: Option<usize>) -> usize {
         let once = self.weight[ONCE] as f64;
         let is_over = once > self.aim || (once == self.aim && found == Some(AGAIN));
@@ -151,7 +151,7 @@ impl<S: Again> Arc<S> {
         true
     }
 
-    /// Drops ghosts so that the directory stays within twice the capacity, where there is no missed
+    /// Drops ghosts so that the directory stays within twice the capacity, when there is no missed
     /// key by which to choose the ghost.
     fn bound_directory(&mut self) {
         let ghosts = [self.ghosts[ONCE].weight(), self.ghosts[AGAIN].weight()];

@@ -38,8 +38,8 @@ use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 crate::knobs! {
     /// Knobs of [`BeladySize`].
     pub struct BeladySizeConfig {
-        /// Number of sampled entries, of which the one with the largest product of weight and
-        /// distance is evicted.
+        /// Number of entries sampled. The one with the largest product of weight and distance is
+        /// evicted.
         samples: u16 = 128, 1 => 4096;
     }
 }

@@ -449,7 +449,7 @@ mod tests {
     use crate::suite::policy::Trial;
 
     /// Regression test: an expert's weight was once rounded to 1, and no regret could change it
-    /// again, so that one start of three missed every request of such a loop.
+    /// again, so that one start in three missed every request of such a loop.
     #[test]
     fn an_expert_of_full_weight_can_lose_it() {
         for seed in 1..=12 {

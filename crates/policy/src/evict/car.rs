@@ -87,8 +87,8 @@ impl Car {
         self.aim = aim.clamp(0.0, self.capacity as f64);
     }
 
-    /// Drops ghosts before a key of this weight that is no ghost is inserted, so that the lists
-    /// stay within their bounds: T1 and B1 together weigh at most c, all four lists 2 c.
+    /// Drops ghosts before a key of this weight without a ghost is inserted, so that the lists stay
+    /// within their bounds: T1 and B1 together weigh at most c, all four lists 2 c.
     fn bound_directory(&mut self, weight: u64) {
         for _ in 0..DROPS_MAX {
             let once = self.clocks[ONCE].weight() + self.ghosts[ONCE].weight();

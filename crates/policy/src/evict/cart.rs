@@ -208,7 +208,7 @@ impl Cart {
     }
 
     /// Moves the head of T1 to its tail if it was hit, or to T2 if it is of long utility. Returns
-    /// whether it did or met a stale reference.
+    /// whether it moved or met a stale reference.
     fn turn_one(&mut self, cells: &mut impl Cells<u8>) -> bool {
         if !self.clocks[ONE].reach_head(cells) {
             return !self.clocks[ONE].is_empty();

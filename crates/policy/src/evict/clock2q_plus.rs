@@ -12,11 +12,11 @@
 //! `Clock2QPlus`.
 //!
 //! # State
-//! That of [`s3fifo`](super::s3fifo). The window takes no bits, because it is kept as a set of the
-//! small queue's newest epochs.
+//! The same as in [`s3fifo`](super::s3fifo). The window takes no bits, because it is kept as a set
+//! of the small queue's newest epochs.
 //!
 //! # Cost
-//! That of S3-FIFO, and one test of a bit at a hit.
+//! The same as in S3-FIFO, plus one test of a bit per hit.
 //!
 //! # Knobs
 //! `small` (0.1; 0.001 to 0.9): the small queue's share of the capacity. `ghost` (0.9; 0 to 10):
@@ -24,9 +24,9 @@
 //! 0.95): the share of the small queue in which hits do not count.
 //!
 //! # Departures
-//! Those of S3-FIFO, on which the reference is built, too. Within 1 % of the reference on its 27
-//! rows. The window ends where an epoch of the
-//! small queue begins, which is at most a 24th of the queue later than in the source.
+//! The same as in S3-FIFO, on which the reference is built, too. Within 1 % of the reference on its
+//! 27 rows. The window ends where an epoch of the small queue begins, which is at most a 24th of
+//! the queue later than in the source.
 //!
 //! # Avoid when
 //! Entries that are requested twice in a short time are requested again for long: they pass through

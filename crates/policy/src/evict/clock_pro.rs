@@ -138,7 +138,7 @@ pub struct ClockPro<const PLUS: bool = false> {
     now: u64,
     /// Key that was found in its test period and is about to be inserted.
     returning: Option<u64>,
-    /// Whether an entry was evicted. Before that new entries are hot as long as there is room.
+    /// Whether an entry was evicted. Until then, new entries are hot while there is room.
     has_evicted: bool,
 }
 

@@ -22,8 +22,8 @@
 //! `learn` (0.45; 0 to 1): the learning rate.
 //!
 //! # Departures
-//! Those of [`lecar`](super::lecar). The source does not say what the hand does when LFU decides;
-//! here it stays before the entry that SIEVE named.
+//! The same as in [`lecar`](super::lecar). The source does not say what the hand does when LFU
+//! decides; here it stays before the entry that SIEVE named.
 //!
 //! # Avoid when
 //! Scans are frequent, or memory per entry matters: `sieve` needs a sixth of it.

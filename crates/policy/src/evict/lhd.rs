@@ -44,8 +44,8 @@ use alloc::vec::Vec;
 const AGE_LIMIT: u32 = 20_000;
 /// Number of classes by the sum of the last two hits' ages.
 const CLASSES: usize = 16;
-/// Initial density of class 0 at age 0, from which those of other classes and ages follow. (In the
-/// authors' code classes are numbered over all applications, and those of the first application
+/// Initial density of class 0 at age 0, from which the densities of other classes and ages follow.
+/// (In the authors' code, classes are numbered over all applications, and the first application's
 /// begin at 16.)
 const GUESS_BASE: usize = 17;
 /// New entries that are examined in addition to the samples, because they had a low density at
@@ -135,7 +135,7 @@ impl Meta for Tag {
 struct Class {
     hits: Vec<f32>,
     evictions: Vec<f32>,
-    /// Hit densities of the present model; estimated in advance until there is one.
+    /// Hit densities of the current model; estimated in advance until there is one.
     densities: Vec<f32>,
     is_modelled: bool,
 }
@@ -211,7 +211,7 @@ pub struct Lhd {
     time: u64,
     age_shift: u32,
     periods: u32,
-    /// Next class whose densities are computed again; `CLASSES` if none.
+    /// Next class whose densities are recomputed; `CLASSES` if none.
     modelling: usize,
     entries_sum: f64,
     entries_mass: f64,
@@ -250,8 +250,8 @@ impl Lhd {
     }
 
     /// Draws whether this request should make its entry an explorer. Returns whether it was drawn,
-    /// and whether the entry becomes an explorer, for which weight must be left and the model must
-    /// be young.
+    /// and whether the entry becomes an explorer, which requires remaining weight and a young
+    /// model.
     fn draw_explorer(&mut self, weight: u32) -> (bool, bool) {
         let is_drawn = self.chance.below(EXPLORERS_INVERSE) == 0;
         let is_explorer = is_drawn && self.explorers_left > 0 && self.is_young();

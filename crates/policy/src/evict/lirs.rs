@@ -101,7 +101,7 @@ pub struct Lirs {
     /// Index of the evicted entries by key.
     lookup: Lookup,
     lir: Chain<STACK>,
-    /// HIR entries of the stack, and some below its bottom that are still to be pruned.
+    /// HIR entries of the stack, and some below its bottom that remain to be pruned.
     hir: Chain<STACK>,
     queue: Chain<QUEUE>,
     gone: Chain<QUEUE>,

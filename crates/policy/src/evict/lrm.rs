@@ -9,7 +9,7 @@
 //! <https://redis.io/docs/latest/develop/reference/eviction/>.
 //!
 //! # State
-//! Per entry: 8 bytes, as [`lru`](super::lru). Besides: nothing.
+//! Per entry: 8 bytes, as in [`lru`](super::lru). Besides: nothing.
 //!
 //! # Cost
 //! A read 0 · a write, insert, remove, evict O(1).

@@ -1,4 +1,4 @@
-//! Comparison of every victim with that of the plainest possible implementation of the policy.
+//! Comparison of every victim with the choice of a plain implementation of the policy.
 
 mod cart;
 mod clock_pro;
@@ -210,7 +210,7 @@ struct PlainClock2QPlus {
     window: u64,
     /// Weight that was inserted into small before each entry of it.
     before: std::collections::BTreeMap<u64, u64>,
-    /// The same for the entry inserted last, and the weight with it.
+    /// Weight inserted into small before the entry inserted last, and that entry's own weight.
     newest: (u64, u64),
 }
 

@@ -430,7 +430,7 @@ const TRIES: u64 = 3;
 /// The host as main uses it: with main's own bits, and only main's entries.
 struct MainCells<'a, C, M>(&'a mut C, PhantomData<M>);
 
-/// The same as [`MainCells`], for reading only.
+/// Like [`MainCells`], but read-only.
 struct MainView<'a, C, M>(&'a C, PhantomData<M>);
 
 macro_rules! main_sees {

@@ -19,11 +19,11 @@
 //! insert, remove O(1) · evict: one step per entry passed.
 //!
 //! # Knobs
-//! Those of [`qd`](super::qd): `small` (0.1; 0.001 to 0.9), `ghost` (0.9; 0 to 10).
+//! The same as in [`qd`](super::qd): `small` (0.1; 0.001 to 0.9), `ghost` (0.9; 0 to 10).
 //!
 //! # Departures
-//! Those of [`qd`](super::qd), which provides the small queue and the ghosts. It fills small first,
-//! where [`s3fifo`](super::s3fifo) fills main once small is full.
+//! The same as in [`qd`](super::qd), which provides the small queue and the ghosts. It fills small
+//! first, where [`s3fifo`](super::s3fifo) fills main once small is full.
 //!
 //! # Avoid when
 //! A single queue is enough (`sieve`), or the working set does not change quickly: the source found

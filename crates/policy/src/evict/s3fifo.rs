@@ -113,7 +113,7 @@ impl S3Fifo {
         self
     }
 
-    /// Returns the number of hits that an entry of this weight needs in place of `hits`: one fewer
+    /// Returns the number of hits that an entry of this weight needs instead of `hits`: one fewer
     /// if it is small, one more if it is large, and two more if it is very large.
     #[inline]
     fn hits_needed(&self, hits: u8, weight: u32) -> u8 {
@@ -144,13 +144,13 @@ impl S3Fifo {
         self.queues[SMALL].resize(small_capacity);
     }
 
-    /// Sets the weight of the entries pushed last to small whose hits do not count by
+    /// Sets the weight of the entries last pushed to small whose hits do not count by
     /// [`S3Fifo::windowed_marker`].
     pub(super) fn set_small_window(&mut self, weight: u64) {
         self.queues[SMALL].set_window(weight);
     }
 
-    /// The same for main.
+    /// Like [`S3Fifo::set_small_window`], for main.
     pub(super) fn set_main_window(&mut self, weight: u64) {
         self.queues[MAIN].set_window(weight);
     }
@@ -174,8 +174,8 @@ impl S3Fifo {
         }
     }
 
-    /// Same as [`Policy::miss`], but returns the weight of the victims of small since this key was
-    /// one, if the key is a ghost.
+    /// Like [`Policy::miss`], but if the key is a ghost, returns the weight of small's victims
+    /// since this key was one.
     #[inline]
     pub(super) fn miss_aged(&mut self, key_hash: u64, weight: u32) -> Option<u64> {
         let age = self.ghost.take_aged(key_hash, weight);
@@ -244,7 +244,7 @@ impl S3Fifo {
     }
 
     /// Pushes the oldest entry of main again with one hit fewer, or with as many fewer as an entry
-    /// of its weight needs; returns it as the victim if it has not enough.
+    /// of its weight needs. If it does not have enough, returns it as the victim.
     #[inline]
     fn step_main(&mut self, cells: &mut impl Cells<u8>) -> Option<Slot> {
         let slot = self.queues[MAIN].pop(cells)?;

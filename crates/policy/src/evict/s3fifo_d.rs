@@ -12,11 +12,11 @@
 //! 0.3.5 (`S3FIFOd`).
 //!
 //! # State
-//! That of [`s3fifo`](super::s3fifo), and some 30 bytes for each ghost of the two short queues: 3
-//! per entry.
+//! The same as in [`s3fifo`](super::s3fifo), and some 30 bytes for each ghost of the two short
+//! queues: 3 per entry.
 //!
 //! # Cost
-//! That of S3-FIFO, and a look-up in two hash tables at a miss.
+//! The same as in S3-FIFO, and a look-up in two hash tables at a miss.
 //!
 //! # Knobs
 //! `small` (0.1; 0.001 to 0.9): the small queue's initial share of the capacity. `ghost` (0.9; 0 to

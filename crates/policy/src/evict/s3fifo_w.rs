@@ -42,8 +42,8 @@
 //! entries add to that; there are none before an entry expires in main.
 //!
 //! # Cost
-//! That of S3-FIFO, one test of a bit at a hit, a second look-up of ghosts at a quarter of the
-//! misses, and two multiplications for each entry that reaches the end of a queue.
+//! The same as in S3-FIFO, one test of a bit at a hit, a second look-up of ghosts at a quarter of
+//! the misses, and two multiplications for each entry that reaches the end of a queue.
 //!
 //! # Knobs
 //! `small` (0.1; 0.01 to 0.95): the small queue's initial share of the capacity. `ghost` (0.9; 0 to

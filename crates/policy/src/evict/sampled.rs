@@ -214,7 +214,7 @@ mod tests {
         assert!((mean_age(8, 0) - 8.0 / 9.0).abs() < 0.01);
     }
 
-    /// The same for the scheme of the source, computed with random ages instead of entries.
+    /// Computes the mean age for the source's scheme, with random ages instead of entries.
     fn mean_age_on_paper(samples: usize, keep: usize) -> f64 {
         let mut chance = Chance::new(9);
         let (mut kept, mut sum) = (Vec::new(), 0.0);

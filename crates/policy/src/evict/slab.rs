@@ -239,8 +239,7 @@ impl<O: Order> Slabs<O> {
         id
     }
 
-    /// Removes a slab from the lists, so that it is neither filled nor chosen for eviction any
-    /// more.
+    /// Removes a slab from the lists, so that it is no longer filled or chosen for eviction.
     fn withdraw(&mut self, id: u32) {
         self.unlink(id);
         let place = self.slab(id).place;

@@ -97,7 +97,7 @@ impl WTinyLfu {
         (self.capacity - self.main_capacity) as f64 / self.capacity.max(1) as f64
     }
 
-    /// Keeps the present shares of the window and the protected segment at the next change of the
+    /// Keeps the current shares of the window and the protected segment at the next change of the
     /// capacity.
     pub(super) fn keep_shares(&mut self) {
         self.config.window = self.window_share();

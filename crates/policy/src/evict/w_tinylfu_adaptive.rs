@@ -12,12 +12,12 @@
 //! implementation. Compared with Caffeine's simulator 3.1.8.
 //!
 //! # State
-//! Per entry: 8 bytes, and 8 bytes of a sketch, as [`w_tinylfu`](super::w_tinylfu). Besides: 60
+//! Per entry: 8 bytes, and 8 bytes of a sketch, as in [`w_tinylfu`](super::w_tinylfu). Besides: 60
 //! bytes.
 //!
 //! # Cost
-//! That of W-TinyLFU. After a sample, up to eight entries move between window and main per request
-//! until the step is done.
+//! The same as in W-TinyLFU. After a sample, up to eight entries move between window and main per
+//! request until the step is done.
 //!
 //! # Knobs
 //! `window` (0.01; 0.0001 to 0.99): the window's first share of the capacity. `protected` (0.8;
@@ -26,9 +26,9 @@
 //! multiple of the number of entries.
 //!
 //! # Departures
-//! Those of W-TinyLFU. Samples are counted from the first eviction on. An entry that moves from the
-//! window to main becomes the newest of probation, as in Caffeine; its simulator makes it the
-//! oldest.
+//! The same as in W-TinyLFU. Samples are counted from the first eviction on. An entry that moves
+//! from the window to main becomes the newest of probation, as in Caffeine; its simulator makes it
+//! the oldest.
 //!
 //! # Avoid when
 //! The workload changes within fewer requests than a few samples. Hits must not take locks.
@@ -38,7 +38,7 @@ use crate::knobs::Knobs;
 use crate::parts::list::Node;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// Factor by which a step is smaller than the one before it.
+/// Factor by which a step is smaller than the previous one.
 const STEP_DECAY: f64 = 0.98;
 /// Change of the hit ratio that restores the first step.
 const RESTART: f64 = 0.05;
@@ -72,12 +72,12 @@ pub struct WTinyLfuAdaptive {
     hit_ratio_before: f64,
     /// Next step as a share of the capacity; negative if the window shrinks.
     step: f64,
-    /// Weight by which the window is still to grow; negative if it shrinks.
+    /// Weight by which the window should still grow; negative if it should shrink.
     owed: i64,
 }
 
 impl WTinyLfuAdaptive {
-    /// Ends the sample if it is complete: compares its hit ratio with that of the sample before,
+    /// Ends the sample if it is complete: compares its hit ratio with that of the previous sample,
     /// and sets the step.
     fn climb(&mut self) {
         let requests = self.hits + self.misses;

@@ -1,9 +1,9 @@
 //! Expiry indexes chosen by name.
 //!
-//! A new index is a file beside this one and a line in `expiry_indexes!` in the folder's module,
-//! which declares the module. From the line come its name in [`ExpirySpec`], its place in
-//! [`AnyExpiry`], and its row in [`INDEXES`]. The file runs the conformance suite by a line of its
-//! own.
+//! A new index is a file next to this one and a line in `expiry_indexes!` in the folder's module,
+//! which declares the module. The line gives the index its name in [`ExpirySpec`], its place in
+//! [`AnyExpiry`], and its row in [`INDEXES`]. The file runs the conformance suite with a line of
+//! its own.
 
 use crate::expire::{self, expiry_indexes};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};

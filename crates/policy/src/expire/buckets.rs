@@ -156,7 +156,7 @@ impl<C: Cells<u64>> Cells<u32> for InExpires<'_, C> {
     }
 }
 
-/// The same as [`InExpires`], for reading only.
+/// Like [`InExpires`], but read-only.
 pub(super) struct InExpiresView<'a, C>(pub(super) &'a C);
 
 impl<C: Cells<u64>> Facts for InExpiresView<'_, C> {
@@ -190,7 +190,7 @@ fn place_of(cells: &impl Cells<u64>, slot: Slot) -> Option<usize> {
 
 /// A running first part of activeExpiration (Algorithm 3).
 struct Round {
-    /// Number of buckets that are still to be processed.
+    /// Number of buckets that remain to be processed.
     left: usize,
     spent_ns: u64,
 }
@@ -238,7 +238,7 @@ impl Rounds {
         self.round.is_none() && now >= self.next && !expires.is_empty()
     }
 
-    /// Returns the next time at which a call is needed, given that of the second part.
+    /// Returns the next time at which a call is needed, given the second part's next time.
     pub(super) fn next_due(&self, second: Tick) -> Tick {
         match self.round {
             Some(_) => Tick(0),
@@ -246,8 +246,8 @@ impl Rounds {
         }
     }
 
-    /// Continues a round, or begins one that is due. At its end the second part begins with the
-    /// time that is left, if it is its turn. If none is left (`EXCEED_TIME_LIMIT`), the second part
+    /// Continues a round, or begins one that is due. At its end, the second part begins with the
+    /// remaining time, if it is its turn. If no time is left (`EXCEED_TIME_LIMIT`), the second part
     /// misses its turn, and the next round continues in the same bucket.
     pub(super) fn go(
         &mut self,
@@ -307,7 +307,7 @@ impl Buckets {
         set_high_half(cells, slot, half as u32);
     }
 
-    /// The bucket's part of removeExpire; `deadline` is the one by which the entry was filed.
+    /// The bucket's part of removeExpire; `deadline` is the one under which the entry was filed.
     fn take(&mut self, cells: &mut impl Cells<u64>, slot: Slot, deadline: Tick) {
         let Some(place) = place_of(cells, slot) else {
             return;

@@ -9,16 +9,16 @@
 //! returned on the way.
 //!
 //! # Source
-//! That of `buckets`, whose section 5 names the dynamic configuration of buckets as future work.
-//! The rule is ours.
+//! The same as `buckets`, whose section 5 names the dynamic configuration of buckets as future
+//! work. The rule is ours.
 //!
 //! # State
 //! Per entry: 16 bytes as in `buckets`, and half a byte for buckets. Besides: 49 counters of 4
 //! bytes, 64 buckets of 32 bytes, and while one is carried over two rings.
 //!
 //! # Cost
-//! That of `buckets`. TTLs are counted by powers of two; the counters are read after every 1,024 of
-//! them, and with each round. A change costs a step per entry.
+//! The same as in `buckets`. TTLs are counted by powers of two; the counters are read after every
+//! 1,024 of them, and with each round. A change costs a step per entry.
 //!
 //! # Knobs
 //! `hz` (10; 1 to 500) and `shards` (1; 1 to 4096): as for `sampled`, for both parts.
@@ -105,8 +105,8 @@ pub struct BucketsAuto {
     rounds: Rounds,
     /// Boxed, because every index would otherwise be as large as the largest.
     seen: Box<Seen>,
-    /// Number of deadlines set since the ring was chosen. The next change is allowed when there are
-    /// enough.
+    /// Number of deadlines set since the ring was chosen, which must be large enough before the
+    /// next change.
     set_since: usize,
 }
 
@@ -168,7 +168,7 @@ impl BucketsAuto {
         }
     }
 
-    /// Starts a new ring if the size of the present one differs much from the right size.
+    /// Starts a new ring if the size of the current one differs much from the right size.
     fn choose(&mut self) {
         if self.old.is_some() || self.set_since < self.expires.len() / SETS_PER_CHANGE {
             return;

@@ -156,7 +156,7 @@ impl ExpiryIndex for Crawler {
         self.next_crawl = self.next_crawl.min(Tick(now.0 + self.interval_ms));
     }
 
-    /// Returns the start of the next crawl, or the present if one is running.
+    /// Returns the start of the next crawl, or the current time if one is running.
     fn next_due(&self) -> Option<Tick> {
         match self.cursor {
             _ if self.items.is_empty() => None,

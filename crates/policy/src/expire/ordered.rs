@@ -54,7 +54,7 @@ impl Ordered {
 }
 
 impl ExpiryIndex for Ordered {
-    /// Number of the deadline in the key by which the entry is filed.
+    /// Number of the deadline in the key under which the entry is filed.
     type Link = u64;
     type Config = ();
     const NAME: &'static str = "ordered";

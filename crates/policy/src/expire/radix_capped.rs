@@ -15,8 +15,8 @@
 //! entries 16 bytes of deadline and slot, and the tree's 8 to 24 bytes.
 //!
 //! # Cost
-//! That of `sampled`, and a walk down the tree for each live entry read that dies sooner than one
-//! in the tree. A step is an entry read, in the tree or at random.
+//! The same as in `sampled`, and a walk down the tree for each live entry read that dies sooner
+//! than one in the tree. A step is an entry read, in the tree or at random.
 //!
 //! # Knobs
 //! `hz` (10; 1 to 500) and `shards` (1; 1 to 4096): as for `sampled`. The other rules are those of
@@ -146,7 +146,7 @@ impl RadixCapped {
 }
 
 impl ExpiryIndex for RadixCapped {
-    /// The link is that of [`Sampled`].
+    /// The link is the same as in [`Sampled`].
     type Link = u32;
     type Config = CyclesConfig;
     const NAME: &'static str = "radix-capped";

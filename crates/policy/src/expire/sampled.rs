@@ -307,7 +307,7 @@ impl Sampled {
         self.cycle = None;
     }
 
-    /// Same as [`ExpiryIndex::pop_expired`], but also reports each live entry that was read.
+    /// Like [`ExpiryIndex::pop_expired`], but also reports each live entry that was read.
     pub(super) fn pop_seeing(
         &mut self,
         cells: &mut impl Cells<u32>,
@@ -422,7 +422,7 @@ impl ExpiryIndex for Sampled {
         self.next_fast = self.next_fast.min(latest);
     }
 
-    /// Returns the start of the next cycle, or the present if one is running.
+    /// Returns the start of the next cycle, or the current time if one is running.
     fn next_due(&self) -> Option<Tick> {
         if self.items.is_empty() {
             None
@@ -478,8 +478,8 @@ mod tests {
 
     const START: Tick = Tick(1_000_000);
 
-    /// Number of dead entries found in each tenth of a second among `live` entries of an hour and
-    /// `dead` dead ones.
+    /// Returns the number of dead entries found in each tenth of a second among `live` entries with
+    /// an hour to live and `dead` dead ones.
     fn found(config: &SampledConfig, live: u64, dead: u64, tenths: u64) -> Vec<u64> {
         let mut host = Host::new(START);
         let mut index = Sampled::new(START, config, 1);

@@ -83,8 +83,8 @@ use many::{Found, Many, look};
 const FEW_MAX: usize = 64;
 /// Number of entries at which a wheel becomes a sorted array again.
 const FEW_AGAIN: usize = 16;
-/// Maximum number of references that are read in order to make a sorted array. If there are more, a
-/// sweep is made first.
+/// Maximum number of references that are read to make a sorted array. If there are more, a sweep is
+/// made first.
 const FEW_AGAIN_REFS: usize = 128;
 
 /// The default index; see the [module](self).

@@ -6,19 +6,19 @@
 //! filed. A reference stands for the slot's entry only if the tags agree; otherwise it is stale and
 //! dropped when it comes up. Tag 0 means "not filed", which is what a new entry's bits say.
 //!
-//! The price: a slot that is vacated and filed again within one epoch has two references there, and
-//! the earlier one stands for the new entry, which leaves early by at most one epoch. A relocated
-//! entry is filed again at the end of its own epoch: it leaves late by at most one epoch. Without
-//! deletions and relocations the order is exactly first in, first out.
+//! In exchange, a slot that is vacated and refiled within one epoch has two references there, and
+//! the earlier one represents the new entry, which leaves early by at most one epoch. A relocated
+//! entry is refiled at the end of its own epoch: it leaves late by at most one epoch. Without
+//! deletions and relocations, the order is exactly first in, first out.
 //!
 //! Epochs are cut by the weight filed ([`EPOCHS_AIMED`] per full queue), because the weight of a
 //! full queue is known beforehand and its length is not. An epoch of a queue whose weight counts
-//! bytes has at least 128 entries, because it takes some 150 bytes beside its references. When tags
-//! run out, the youngest epoch grows.
+//! bytes has at least 128 entries, because it takes some 150 bytes in addition to its references.
+//! When tags run out, the youngest epoch grows.
 //!
 //! A ring can also distinguish its *young* entries, those filed within a window of weight: the tags
-//! of the newest epochs are kept as a set, which is computed when an epoch opens. So the age of an
-//! entry costs no bits, and is known to one epoch.
+//! of the newest epochs are kept as a set, which is computed when an epoch opens. The age of an
+//! entry thus costs no bits, and is known to within one epoch.
 //!
 //! When stale references outnumber live ones, [`EpochRing::compact`] rewrites the epochs one after
 //! the other, a few references per call: the ring holds at most about three references per live
@@ -35,10 +35,10 @@ pub const TAG_BITS: u32 = 5;
 pub const TAG_MASK: u8 = (1 << TAG_BITS) - 1;
 /// Number of epochs of a queue of the expected weight; the other tags are slack.
 pub const EPOCHS_AIMED: u64 = 24;
-/// Minimum number of references in a closed epoch of a ring without a window, because an epoch of
-/// few takes more memory than its references. In a queue of so little weight that its epochs cannot
-/// have as many entries, it is the weight of an epoch. A ring with a window has shorter epochs in a
-/// small queue, so that the window has its length there too.
+/// Minimum number of references in a closed epoch of a ring without a window, because a smaller
+/// epoch takes more memory than its references. In a queue of so little weight that its epochs
+/// cannot have as many entries, it is the weight of an epoch. A ring with a window has shorter
+/// epochs in a small queue, so that the window has its length there too.
 const EPOCH_MIN: u64 = 128;
 /// Maximum bytes of the memory of a drained epoch that a ring without a window keeps for the next
 /// one: a chunk of the smallest size.
@@ -74,7 +74,7 @@ pub struct EpochRing {
     /// window have few entries, and would otherwise allocate all the time.
     spare: SlotRing,
     refs: usize,
-    /// Epoch being compacted, and the number of its references still to be examined.
+    /// Epoch being compacted, and the number of its references that remain to be examined.
     compacting: Option<(Tag, usize)>,
     /// Number of references at which the next compaction begins.
     compact_at: usize,
@@ -174,9 +174,9 @@ impl EpochRing {
         }
     }
 
-    /// Examines a few references and drops the stale ones, if there are too many for `live`
-    /// entries. To be called whenever an entry is filed or leaves. `is_live` returns whether a
-    /// reference stands for an entry.
+    /// Examines a few references and drops stale ones, if there are too many for `live` entries.
+    /// Must be called whenever an entry is filed or leaves. `is_live` returns whether a reference
+    /// represents an entry.
     #[inline]
     pub fn compact(&mut self, live: usize, is_live: impl Fn(Slot, Tag) -> bool) {
         let is_stale = self.refs > 2 * live + STALE_MIN

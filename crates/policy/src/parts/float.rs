@@ -1,8 +1,8 @@
 //! Functions of real numbers for builds without the standard library, which `core` lacks.
 //!
-//! With the feature `std` nothing here is used, so that the decisions of the algorithms are those
-//! of the platform's functions. Without it the same method calls are served by these ones, whose
-//! relative error is below 1e-13 over the ranges that the algorithms use.
+//! With the feature `std` nothing here is used, so that the algorithms decide by the platform's
+//! functions. Without it, the same method calls use these functions, whose relative error is below
+//! 1e-13 over the ranges that the algorithms use.
 
 use core::f64::consts::LN_2;
 

@@ -13,7 +13,7 @@ struct Page {
     is_long: bool,
 }
 
-/// Ghost that the missed key had: whether it was one of T2, and its weight.
+/// Ghost that the missed key had: whether it belonged to T2, and its weight.
 type Found = Option<(bool, u64)>;
 
 #[derive(Default)]

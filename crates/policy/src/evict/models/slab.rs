@@ -100,7 +100,7 @@ fn weight_of(key: u64) -> u32 {
     1 + (key % 3) as u32
 }
 
-/// Generates steps in which the weight depends only on the key: see [`agrees_with_model`].
+/// Generates steps in which the weight depends only on the key; see [`agrees_with_model`].
 fn steps_of_fixed_weights() -> impl Strategy<Value = Vec<(u8, u16, u16)>> {
     let step = (any::<u8>(), 0u16..96, 0u16..20_000);
     proptest::collection::vec(

@@ -138,8 +138,7 @@ impl Ring {
         Some(slot)
     }
 
-    /// Removes the entry at `place` of a bucket. Returns the entry that takes its place, if one
-    /// does.
+    /// Removes the entry at `place` of a bucket. Returns the entry that takes its place, if any.
     pub(in crate::expire) fn remove_from_bucket(
         &mut self,
         id: usize,

@@ -120,9 +120,9 @@ pub(super) struct Drain {
 /// A hierarchical wheel for deadlines of `elapsed` or later.
 ///
 /// A reference is at the level of the highest digit in which its deadline differs from `elapsed`,
-/// in the bucket of the deadline's digit there. So at level 0 every bucket is one millisecond, all
-/// buckets of a level begin before those of the next, and at a level above 0 bucket numbers exceed
-/// `elapsed`'s own digit (except that of the drain).
+/// in the bucket of the deadline's digit there. At level 0, every bucket is therefore one
+/// millisecond, all buckets of a level begin before those of the next, and at a level above 0
+/// bucket numbers exceed `elapsed`'s own digit (except for the drain's).
 pub(super) struct Era {
     /// All entries with deadlines before this were returned.
     pub(super) elapsed: u64,
@@ -195,7 +195,7 @@ impl Era {
         (word != 0).then_some(word.trailing_zeros() as usize)
     }
 
-    /// Returns the level and bucket to be drained next: the lowest level's first, or the drain.
+    /// Returns the level and bucket to drain next: the lowest level's first bucket, or the drain.
     #[inline]
     pub(super) fn front(&self) -> Option<(usize, usize)> {
         let lowest = if self.floor > 0 {

@@ -10,7 +10,7 @@ use crate::{Budget, Cells, Due, Slot, Tick};
 /// Number of references read together, so that their cache misses overlap.
 const GROUP: usize = 16;
 /// Mask of the low bits of the time at which a new era starts. A deadline before every era creates
-/// an era that starts at the beginning of the present period of 64⁴ ms (4.66 hours), so that other
+/// an era that starts at the beginning of the current period of 64⁴ ms (4.66 hours), so that other
 /// deadlines shortly before it fit in the era as well.
 const ANCHOR_MASK: u64 = (1 << 24) - 1;
 /// Maximum lag of the era's start behind the clock before an insertion moves it.
@@ -181,7 +181,7 @@ impl Many {
         self.era(place.era()).start_of(place) + u64::from(place.level() == 0)
     }
 
-    /// Moves the wheel's time to the clock's as far as no occupied bucket is passed, so that new
+    /// Moves the wheel's time to the clock's, without passing an occupied bucket, so that new
     /// deadlines are filed at low levels.
     pub(super) fn advance(&mut self, now: u64) {
         if !self.above.is_empty() || self.base.drain.is_some() {
@@ -316,7 +316,7 @@ impl Many {
         self.drain_to(place, chunk, index - count);
     }
 
-    /// Files an entry again whose reference was read at `place`, which is being drained.
+    /// Refiles an entry whose reference was read at `place`, which is being drained.
     #[inline]
     fn file_again(
         &mut self,
@@ -366,7 +366,7 @@ impl Many {
         dead
     }
 
-    /// Returns an upper bound of the number of entries dead at `now`: the number of references at
+    /// Returns an upper bound on the number of entries dead at `now`: the number of references at
     /// levels whose first bucket has begun.
     pub(super) fn backlog(&self, now: Tick) -> usize {
         let mut count = 0;
