@@ -1,7 +1,7 @@
 //! The cache of the Rust library, with Python objects as keys and values.
 //!
-//! Every call holds the interpreter's lock, and the library never runs Python code under a lock of
-//! its own: its keys compare by identity and carry their hash. The stored key that equals a given
+//! Every call holds the interpreter's lock, and the library never runs Python code under one of its
+//! own locks: its keys compare by identity and carry their hash. The stored key that equals a given
 //! object is determined before a change, by a look-up without locks ([`Cache::stored`]); only there
 //! does `__eq__` run (`search.rs`). Code that re-enters the cache therefore finds no lock held, and
 //! a fork copies none.

@@ -6,7 +6,7 @@
 //!
 //! Memory of other libraries is read without a copy (`numbers.rs`, `arrow_in.rs`), and long calls
 //! run on a thread without the interpreter's lock (`long_call.rs`). The cache never runs Python
-//! code under a lock of its own (`cache.rs`), its reads are C functions (`reads.rs`), and cached
+//! code under one of its own locks (`cache.rs`), its reads are C functions (`reads.rs`), and cached
 //! functions are called from `direct.rs`.
 
 mod arrow_in;

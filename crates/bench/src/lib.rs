@@ -62,7 +62,7 @@ pub enum Experiment {
     Threads(Threads),
     /// Fields and members with TTLs: memory, CPU time, expiry at one instant, delay of events
     Elements(Elements),
-    /// Compare expiry indexes of keys: ours and those of peers
+    /// Compare expiry indexes of keys: our own and those of peers
     Expiry(Expiry),
     /// Delay of expired events, and of freeing memory
     ExpiryLag(ExpiryLag),

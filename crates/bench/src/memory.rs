@@ -1,10 +1,9 @@
 //! `bench memory`: bytes per key.
 //!
-//! Resident memory is counted page by page for the process, minus that of the empty server.
-//! `used_memory` is the server's own count, also minus that of the empty server. Each figure comes
-//! from a separate server, once its resident memory no longer changes. The figure for one number of
-//! keys depends on how recently the hash table doubled, so the report also gives the worst of
-//! several.
+//! Resident memory is counted page by page for the process, minus the empty server's. `used_memory`
+//! is the server's own count, also minus that of the empty server. Each figure comes from a
+//! separate server, once its resident memory no longer changes. The figure for one number of keys
+//! depends on how recently the hash table doubled, so the report also gives the worst of several.
 
 use crate::client::Client;
 use crate::contestant::{Contest, Entrant, Server, Settings};

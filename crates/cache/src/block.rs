@@ -95,7 +95,7 @@ pub(crate) struct Parts<'a> {
 pub(crate) struct Widths {
     /// Width of the policy word in bytes, by owner.
     pub policy: [u8; 3],
-    /// Width in bytes of the link behind the deadline word; 0 when 16 bits are enough.
+    /// Width in bytes of the link after the deadline word; 0 when 16 bits are enough.
     pub link: u8,
 }
 

@@ -78,7 +78,7 @@ impl<O: Outside> NewValue<'_, O> {
 pub(crate) struct EmbeddedCounts {
     /// Number of values that store a deadline or the absence of one.
     pub all: usize,
-    /// Number of these values whose entry has no deadline of its own.
+    /// Number of these values whose entry has no deadline.
     pub without: usize,
 }
 

@@ -128,13 +128,13 @@ mod mapping {
     }
 
     /// # Safety
-    /// It is never called.
+    /// Never called.
     pub unsafe fn remove(_: *mut u8, _: usize) {
         unreachable!("all blocks are jemalloc's")
     }
 
     /// # Safety
-    /// It is never called.
+    /// Never called.
     pub unsafe fn resize(_: *mut u8, _: usize, _: usize) -> *mut u8 {
         unreachable!("all blocks are jemalloc's")
     }

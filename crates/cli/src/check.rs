@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Write the part before the damage, which can be loaded, to this new file
     #[arg(long, value_name = "NEW FILE")]
     repair: Option<PathBuf>,
-    /// Print JSON; for a snapshot file
+    /// Print JSON (snapshot files only)
     #[arg(long)]
     json: bool,
     #[command(flatten)]

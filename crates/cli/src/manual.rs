@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Arguments of `mayfly manual`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folder in which the folders `man` and `completions` are written
+    /// Folder in which to write the folders `man` and `completions`
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }

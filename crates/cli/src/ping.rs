@@ -22,7 +22,7 @@ use std::time::Duration;
     after_help = "Exit code 0 means that the server answers commands; 1, that it does not, or that it is still loading its keys. Variables MAYFLY_NAME of the environment are read as the server reads them."
 )]
 pub struct Arguments {
-    /// Config file of the server, which has its address, port or local socket
+    /// Config file of the server, with its address, port or local socket
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Address or name of the server [default: the first address of the setting bind]
@@ -35,19 +35,19 @@ pub struct Arguments {
     /// Use TLS
     #[arg(long)]
     tls: bool,
-    /// Demand a certificate for --host from an authority in this file [default: the certificate of
-    /// the setting tls-cert-file is expected, and another one is a warning]
+    /// Require a certificate for --host from an authority in this file [default: the certificate of
+    /// the setting tls-cert-file is expected; any other causes a warning]
     #[arg(long, value_name = "FILE", requires = "tls")]
     cacert: Option<PathBuf>,
     /// File with the password of the default user in its first line [default: the setting
-    /// requirepass or requirepass-file, if there is one]
+    /// requirepass or requirepass-file, if set]
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Path of a local socket for Redis's protocol [default: the setting unixsocket, if there is no
-    /// port]
+    /// Path of a local socket for Redis's protocol [default: the setting unixsocket, if no port is
+    /// set]
     #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "tls"])]
     unixsocket: Option<PathBuf>,
-    /// Seconds to wait for the connection, and again for the reply
+    /// Seconds to wait for the connection, and then again for the reply
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 }

@@ -55,7 +55,7 @@ pub struct Arguments {
     /// Number of data threads [default: 1 on up to two cores, else one per core]
     #[arg(long, value_name = "COUNT")]
     threads: Option<String>,
-    /// Maximum memory, such as 100mb, beyond which keys are evicted or writes refused [default: no
+    /// Maximum memory, such as 100mb, above which keys are evicted or writes refused [default: no
     /// limit]
     #[arg(long, value_name = "BYTES")]
     maxmemory: Option<String>,
@@ -68,7 +68,7 @@ pub struct Arguments {
     /// Index that finds expired keys [default: wheel]
     #[arg(long, value_name = "INDEX")]
     expiry: Option<String>,
-    /// Address and port for metrics and health checks by HTTP, such as 127.0.0.1:9379 [default:
+    /// Address and port for metrics and health checks over HTTP, such as 127.0.0.1:9379 [default:
     /// none]
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
@@ -81,13 +81,13 @@ pub struct Arguments {
     /// Minimum level of log messages: debug, verbose, notice, warning, nothing [default: notice]
     #[arg(long, value_name = "LEVEL")]
     loglevel: Option<String>,
-    /// Check the settings, report all errors in them, and end
+    /// Check the settings, report all errors in them, and exit
     #[arg(long)]
     check_config: bool,
     /// Whether this is the background process that `daemonize` started
     #[arg(long = daemon::OPTION, hide = true)]
     is_daemon: bool,
-    /// Version of the message from the process before a restart, at standard input
+    /// Version of the message that the process before a restart sends on standard input
     #[arg(long = handover::OPTION, value_name = "VERSION", hide = true)]
     restarted: Option<String>,
     /// Any other setting, as `join_settings` encodes it

@@ -31,11 +31,11 @@ use trace::Sample;
 pub struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Traces to replay; the file name's ending selects the format, before .zst, .gz or .xz; -
-    /// reads standard input
+    /// Traces to replay; the extension, before .zst, .gz or .xz, selects the format; - reads
+    /// standard input
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
-    /// Format of the traces [default: by the file name's ending]
+    /// Format of the traces [default: by file extension]
     #[arg(long, value_name = "FORMAT")]
     format: Option<trace::Format>,
     /// Column names, separated by commas, of a CSV file without a header
@@ -65,7 +65,7 @@ pub struct Arguments {
         default_value = "0.1%,1%,10%"
     )]
     size: Vec<Size>,
-    /// Size of an entry after a later request reports another object size
+    /// Size of an entry after a later request reports a different object size
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     size_changes: SizeChanges,
     /// Largest share of the cache that one object may take; a larger object is not inserted
@@ -80,15 +80,15 @@ pub struct Arguments {
     /// scaled
     #[arg(long, value_name = "SHARE", value_parser = read_share_above_0)]
     sample: Option<f64>,
-    /// Share of the requests at the start of the trace that are replayed but not counted
+    /// Share of the requests, at the start of the trace, that is replayed but not counted
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = read_share)]
     warmup_share: f64,
     /// Report what explains each miss ratio: demotion, hits before eviction, space spent on
     /// unpopular objects, changes over time
     #[arg(long)]
     explain: bool,
-    /// Oracle that removes entries that will not be hit, to bound what a policy could save by such
-    /// knowledge
+    /// Oracle that removes entries that will not be hit, which bounds what a policy could save with
+    /// such knowledge
     #[arg(long, value_name = "WHICH", conflicts_with = "headlines")]
     foresight: Option<Foresight>,
     /// Check the claims of papers: miss reductions against FIFO, the best policy of each trace and
@@ -115,7 +115,7 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Also write a Parquet file (in programs built with the feature parquet)
+    /// Also write a Parquet file (in builds with the feature parquet)
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
     #[command(flatten)]

@@ -53,7 +53,7 @@ struct Prepare {
     #[command(flatten)]
     input: Input,
     /// File to write, which ends in .prepared, plain or compressed (.prepared.zst, .gz, .xz); - for
-    /// standard output [default: the trace's name with the ending .prepared, beside it]
+    /// standard output [default: the trace's name with the ending .prepared, in the same folder]
     #[arg(value_name = "OUTPUT")]
     output: Option<PathBuf>,
 }

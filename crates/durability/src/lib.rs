@@ -1,4 +1,4 @@
-//! Everything by which keys survive a process or reach another one: the state and formats of
+//! Everything that lets keys survive a process or reach another one: the state and formats of
 //! snapshots, the append-only file, replication and restarts.
 //!
 //! The threads, and the work done by workers, are in modules of the same names in the crate

@@ -56,7 +56,7 @@ pub enum Phase {
     Writes(u64),
     /// A complete snapshot, with its file and length.
     Receives(u64, Arc<File>, u64),
-    /// The feed.
+    /// The replica follows the feed.
     Follows,
 }
 

@@ -90,9 +90,9 @@ pub enum Then {
 /// Action of the process after a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// It ends.
+    /// The process ends.
     End,
-    /// It executes its program again.
+    /// The process executes its program again.
     Restart {
         /// Number of the restart.
         number: u64,

@@ -27,7 +27,7 @@ const BLOCK: usize = if cfg!(loom) { 3 } else { 32 };
 /// Value of [`Pinned::outer`] for a cell that is given back when the reader leaves.
 const LENT: u64 = u64::MAX;
 
-/// Cell of a thread, on cache lines of its own.
+/// Cell of a thread, on its own cache lines.
 #[repr(align(128))]
 pub(crate) struct Pin {
     /// Epoch at which the thread pinned itself; 0 while it is not reading.

@@ -37,7 +37,7 @@ impl Lag {
         self.max_ms
     }
 
-    /// Returns an upper bound of a quantile: the upper end of the bucket that contains it, and at
+    /// Returns an upper bound on a quantile: the upper end of the bucket that contains it, and at
     /// most the maximum.
     pub(crate) fn quantile_ms(&self, share: f64) -> u64 {
         let rank = (share.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64;

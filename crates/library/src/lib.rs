@@ -42,7 +42,7 @@
 //!   a deadline, and its reference     8 + 4.3   8 + 4.3
 //! ```
 //!
-//! - **A read** pins its thread (two plain stores to a line of its own), finds the slot, compares
+//! - **A read** pins its thread (two plain stores to its own cache line), finds the slot, compares
 //!   the deadline with the clock if there is one, clones the value, and marks the entry by a
 //!   compare-and-swap if the policy's rule changes its bits.
 //! - **Pairs are immutable.** An insertion under a present key writes a new pair to another slot

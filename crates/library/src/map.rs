@@ -181,7 +181,7 @@ impl<K, V> Map<K, V> {
     /// Returns the pair in the lane of a slot.
     ///
     /// # Safety
-    /// As for `pair`.
+    /// See `pair`.
     #[inline(always)]
     unsafe fn pair_in<'a>(lane: Lane<'_>) -> &'a (K, V) {
         let pair = lane.pair::<(K, V)>();

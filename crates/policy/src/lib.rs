@@ -193,7 +193,7 @@ pub enum Admit {
 /// Result of [`Policy::evict`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Eviction {
-    /// This entry is the victim. The policy no longer holds it. The host frees it and does not call
+    /// Victim of the eviction. The policy no longer holds it. The host frees it and does not call
     /// `remove`.
     Victim(Slot),
     /// The budget ran out before a victim was found; the host calls again.
@@ -294,7 +294,7 @@ pub trait Policy: Sized + Send {
 /// Result of [`ExpiryIndex::pop_expired`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
-    /// This entry's deadline has passed. The index no longer holds it.
+    /// An entry whose deadline has passed. The index no longer holds it.
     Slot(Slot),
     /// The budget ran out; more entries may be due.
     Again,

@@ -4,8 +4,8 @@
 //! counterpart: it selects elements by the attributes `fill` and `stroke`, which any style sheet
 //! rule overrides. One drawing thus serves both pages, and is also valid as a separate file.
 //!
-//! The series' colours are distinguishable for readers who are blind to red or green. Each series
-//! also has a marker of its own. The colours of heat-maps differ in lightness only.
+//! The series' colours are distinguishable for readers who are red-green colour-blind. Each series
+//! also has its own marker. The colours of heat-maps differ in lightness only.
 
 use plotters::style::RGBColor;
 use std::fmt::Write;

@@ -1,8 +1,7 @@
 //! Function libraries, shared by all threads.
 //!
 //! A library is Lua code that registers functions when it is loaded. The registry holds the code of
-//! each library and the functions it registered. Each thread loads the code into a Lua state of its
-//! own.
+//! each library and the functions it registered. Each thread loads the code into its own Lua state.
 
 use crate::header::{Flags, Header, HeaderError};
 use std::borrow::Cow;

@@ -71,7 +71,7 @@
 //! segments    0.1    unused tails, headers, directories
 //! ```
 //! A get that hits waits for memory twice: for its line of the table, and for its object. It reads
-//! 1.5 lines of the table if all keys are requested equally (a second line for the objects behind
+//! 1.5 lines of the table if all keys are requested equally (a second line for the objects after
 //! the first six or seven), and nearly 1 if some are requested more often, because writes and
 //! merges move those to the first line; a quarter of a line for the segment's stamp, which the
 //! nearest cache usually has (16 bytes a segment); and the lines of the object. Two small
@@ -100,7 +100,7 @@
 //!   The source's has a fixed size.
 //! - Offsets count words of 8 bytes. An object wastes 3.5 bytes on average, and a segment may have
 //!   8 MiB.
-//! - Whether an object was counted in the present second is kept for each slot, in spare bits of
+//! - Whether an object was counted in the current second is kept for each slot, in spare bits of
 //!   the lock's byte. With one time of access for a whole line, a popular key would keep its
 //!   neighbours from being counted.
 //! - Readers keep no reference count of a segment. They copy, and then check whether it was freed.

@@ -48,7 +48,7 @@ fn sixteen_and_three_bytes_take_37() {
     fill(1_000_000, 1_700_000, &[None]);
 }
 
-/// Of each TTL one segment is partly filled.
+/// One segment of each TTL is partly filled.
 #[test]
 fn objects_with_deadlines_take_no_more() {
     let seconds = [10, 60, 300, 3_600, 7_200, 86_400, 604_800];

@@ -100,19 +100,19 @@ pub enum Outcome {
 /// Outcome of dispatching a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// It ran.
+    /// The command ran.
     Ran,
-    /// It was queued by MULTI.
+    /// The command was queued by MULTI.
     Queued,
-    /// It was refused before it could run.
+    /// The command was refused before it could run.
     Refused,
     /// CLIENT PAUSE holds it back.
     Held,
-    /// It waits for a long command.
+    /// The command waits for a long command.
     Waits,
-    /// It is a long command.
+    /// The command is a long one.
     IsLong,
-    /// It has replied for the arguments before this one, and the rest runs in further steps.
+    /// The command has replied for the arguments before this one; the rest runs in further steps.
     Stopped(usize),
 }
 

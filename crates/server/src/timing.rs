@@ -17,7 +17,7 @@ use store::Tick;
 use wire::Args;
 
 /// Duration in nanoseconds of one connection's commands after which others are served. The last
-/// command may exceed it by its own duration, up to that of `long-command-threshold`.
+/// command may exceed it by its own duration, up to `long-command-threshold`.
 const TURN_NANOS_MAX: u64 = 1_000_000;
 /// Number of arguments beyond which a command is timed alone.
 const SHORT_ARGS_MAX: usize = 16;

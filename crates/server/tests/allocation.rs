@@ -12,8 +12,8 @@ use wire::{Output, Span};
 
 /// Number of commands per batch.
 const CALLS: usize = 1000;
-/// Maximum number of allocations per batch: those of an executor and of the deadline index's
-/// chunks, but none per command.
+/// Maximum number of allocations per batch: an executor and the deadline index's chunks, but none
+/// per command.
 const ALLOCATIONS_MAX: u64 = 20;
 const NOW: Tick = Tick(1_700_000_000_000);
 
@@ -77,7 +77,7 @@ fn frequent_commands_on_the_segment_engine_do_not_allocate() {
     }
 }
 
-/// With several data threads a command locks its own shards; the list of locks for several keys is
+/// With several data threads, a command locks its own shards; the list of locks for several keys is
 /// allocated per command.
 #[test]
 fn frequent_commands_on_one_key_do_not_allocate_with_several_threads() {

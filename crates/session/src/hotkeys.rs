@@ -126,7 +126,7 @@ pub struct Results {
     pub micros: u64,
     /// Bytes of all commands with keys and of their replies.
     pub bytes: u64,
-    /// The same of the recorded commands.
+    /// Bytes of the recorded commands and of their replies.
     pub recorded_bytes: u64,
     /// CPU time of the process since the session began, user and system, in milliseconds.
     pub cpu_ms: (u64, u64),

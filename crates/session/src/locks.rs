@@ -8,7 +8,7 @@ use store::{Keyspace, Tick, View};
 pub enum Locks {
     /// All shards.
     All,
-    /// These shards, in ascending order.
+    /// Given shards, in ascending order.
     Some(Vec<usize>),
 }
 

@@ -40,7 +40,7 @@ const LOGGED_FAILURES: u32 = 4;
 pub enum Admission {
     /// Now.
     Now,
-    /// At this time.
+    /// At a given time.
     At(Moment),
     /// Never, because too many others of the address wait.
     Refused,

@@ -27,9 +27,9 @@ pub enum Stream {
 /// disconnected. It does not keep the socket open.
 #[derive(Clone, Debug)]
 pub enum Presence {
-    /// Of a TCP connection.
+    /// Weak reference to a TCP connection.
     Tcp(Weak<TcpStream>),
-    /// Of a connection through a local socket.
+    /// Weak reference to a local socket's connection.
     Local(Weak<UnixStream>),
 }
 
@@ -145,9 +145,9 @@ impl std::fmt::Display for Peer {
 /// A listening socket.
 #[derive(Debug)]
 pub enum Listener {
-    /// For TCP connections.
+    /// Listens for TCP connections.
     Tcp(TcpListener),
-    /// For connections through a local socket.
+    /// Listens on a local socket.
     Local(LocalListener),
 }
 

@@ -159,7 +159,7 @@ pub mod flag {
     pub const READONLY: u32 = 1 << 1;
     /// Refused when memory is full and nothing can be evicted.
     pub const DENYOOM: u32 = 1 << 2;
-    /// For administrators.
+    /// For administrators only.
     pub const ADMIN: u32 = 1 << 3;
     /// Concerns channels.
     pub const PUBSUB: u32 = 1 << 4;

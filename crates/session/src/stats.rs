@@ -49,9 +49,9 @@ pub struct Counts {
     pub decr_hits: AtomicU64,
     /// Number of decrements of missing keys.
     pub decr_misses: AtomicU64,
-    /// Number of values stored under a cas number.
+    /// Number of values stored under a CAS number.
     pub cas_hits: AtomicU64,
-    /// Number of storage commands with a cas number for missing keys.
+    /// Number of storage commands with a CAS number for missing keys.
     pub cas_misses: AtomicU64,
     /// Number of storage commands whose CAS number was not the item's.
     pub cas_badval: AtomicU64,

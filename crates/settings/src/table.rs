@@ -157,7 +157,7 @@ settings! {
     TlsCiphers "tls-ciphers", Text, "", Tls, "Ciphers for TLS 1.2 by their names in OpenSSL, separated by colons; empty means all that are supported.";
     TlsCiphersuites "tls-ciphersuites", Text, "", Tls, "Ciphers for TLS 1.3, separated by colons; empty means all that are supported.";
     TlsPreferServerCiphers "tls-prefer-server-ciphers", Bool, "no", Tls, "Whether the first cipher of the settings that the client supports is used, instead of the client's first one.";
-    Http "http", Address, "", Restart, "Address and port for metrics and health checks by HTTP, such as 127.0.0.1:9379; a port alone is one of this machine, and empty disables it. See [metrics](../guide/metrics.md).";
+    Http "http", Address, "", Restart, "Address and port for metrics and health checks over HTTP, such as 127.0.0.1:9379; a port alone is one of this machine, and empty disables it. See [metrics](../guide/metrics.md).";
     MemcachedItemMax "memcached-item-max", Bytes(1024, 1 << 30), "1mb", Read, "Maximum size of one value in memcached's protocol, in bytes.";
     UnixSocket "unixsocket", Text, "", Restart, "Path of a local socket for Redis's protocol; empty means none.";
     UnixSocketPerm "unixsocketperm", Permissions, "0", Restart, "Permissions of the local sockets as an octal number such as 770; 0 leaves them to the umask.";

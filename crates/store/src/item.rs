@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Commands of Redis read the value and ignore the head; they write plain strings. A plain string
-//! is an item without flags for memcached clients. Its cas number is the hash of its bytes, so that
+//! is an item without flags for memcached clients. Its CAS number is the hash of its bytes, so that
 //! any change of them is detected. It counts as fetched, because it has no room for that mark.
 
 use crate::object::Object;

@@ -107,7 +107,7 @@ impl<'a> PackedRecord<'a> {
         self.kind
     }
 
-    /// Returns an upper bound of the length of all elements.
+    /// Returns an upper bound on the length of all elements.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }

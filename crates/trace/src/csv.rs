@@ -76,7 +76,7 @@ pub(crate) static CSV: Entry = Entry {
     encode: Some(write::csv),
 };
 
-/// The same with tabs, the format in which Wikimedia publishes its caches' requests.
+/// Tab-separated values, the format in which Wikimedia publishes its caches' requests.
 pub(crate) static TSV: Entry = Entry {
     endings: &["tsv"],
     aliases: &["wikimedia"],

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Exclusive upper bound of numbers with decimals: below it every whole number has an exact `f64`.
+/// Exclusive upper bound on numbers with decimals: below it every whole number has an exact `f64`.
 const LIMIT: f64 = (1u64 << 53) as f64;
 
 const BYTES: [(&str, f64); 14] = [
@@ -86,7 +86,7 @@ pub fn span_ms(text: &str) -> Result<u64, BadQuantity> {
 /// Parses a span of time as [`span_ms`] does.
 ///
 /// # Errors
-/// Those of [`span_ms`].
+/// See [`span_ms`].
 pub fn span(text: &str) -> Result<Duration, BadQuantity> {
     span_ms(text).map(Duration::from_millis)
 }

@@ -16,11 +16,11 @@ use std::fmt::Write;
 
 /// Maximum length of the text of a number in bytes, as in Redis.
 const TEXT_BYTES_MAX: usize = 5 * 1024;
-/// Exponent of infinity: that of 2^16384, the first power of two out of range.
+/// Exponent of infinity, the exponent of 2^16384, the first power of two out of range.
 const EXPONENT_INFINITE: i32 = 16_384 - 63;
 /// Exponent of 2^-16445, the smallest positive number.
 const EXPONENT_MIN: i32 = -16_445 - 63;
-/// Exponent of zero, below that of every other number.
+/// Exponent of zero, lower than any other number's.
 const EXPONENT_ZERO: i32 = -20_000;
 /// Maximum number of digits before the point of a number in range.
 const WHOLE_DIGITS_MAX: i64 = 4933;

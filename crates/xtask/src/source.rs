@@ -9,7 +9,7 @@
 pub struct Source {
     /// The text of the file.
     pub text: String,
-    /// The same text with comments and the insides of strings and characters replaced by spaces.
+    /// Source text with comments and the insides of strings and characters replaced by spaces.
     /// Lines and byte columns are unchanged.
     pub code: String,
     /// For each line (0-based), whether it is test code.

@@ -52,7 +52,7 @@ pub(super) enum Number {
     None,
     /// TTL in seconds, distinct for each element.
     Ttl,
-    /// The same Unix time in seconds for all elements.
+    /// One Unix time in seconds, the same for all elements.
     Instant,
     Score,
 }

@@ -31,7 +31,7 @@ pub(super) struct Row {
     pub version: String,
     /// Memory limit of the server in bytes.
     pub memory_bytes: u64,
-    /// Resident memory at the end, minus that of the empty server, in bytes.
+    /// Resident memory at the end, minus the empty server's, in bytes.
     pub resident_bytes: f64,
     pub miss_ratio: f64,
     pub counts: Counts,

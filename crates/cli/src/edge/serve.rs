@@ -37,13 +37,13 @@ pub struct Arguments {
     /// Memory for stored responses
     #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = units::bytes)]
     memory: u64,
-    /// Folder of the disk tier, for responses that have left memory
+    /// Folder of the disk tier, for responses evicted from memory
     #[arg(long, value_name = "FOLDER", requires = "disk_size")]
     disk: Option<PathBuf>,
     /// Capacity of the disk tier
     #[arg(long, value_name = "BYTES", value_parser = units::bytes, requires = "disk")]
     disk_size: Option<u64>,
-    /// Bytes per second that are read at most to verify what is on disk; 0 for no verification
+    /// Maximum bytes per second read to verify what is on disk; 0 disables verification
     #[arg(long, value_name = "BYTES", default_value = "4mib", value_parser = units::bytes, requires = "disk")]
     scrub_rate: u64,
     /// Largest response that is stored
@@ -52,10 +52,10 @@ pub struct Arguments {
     /// Eviction policy
     #[arg(long, value_name = "NAME", default_value = "s3fifo")]
     policy: String,
-    /// Time for which stale responses are used when the origin fails, unless it says otherwise
+    /// How long stale responses are used when the origin fails, unless the origin says otherwise
     #[arg(long, value_name = "SPAN", default_value = "60s", value_parser = units::span)]
     stale_if_error: Duration,
-    /// Time for which stale responses with a validator are kept for revalidation
+    /// How long stale responses with a validator are kept for revalidation
     #[arg(long, value_name = "SPAN", default_value = "10m", value_parser = units::span)]
     keep: Duration,
     /// Name of this node in Via and Cache-Status
@@ -83,7 +83,7 @@ struct ClusterArguments {
     /// File that lists the nodes of a cluster or the endpoints of etcd, the same for all nodes
     #[arg(long, value_name = "FILE", requires = "cluster_id")]
     cluster: Option<PathBuf>,
-    /// Number of this node, which no other node has
+    /// Number of this node, unique in the cluster
     #[arg(long, value_name = "NUMBER", requires = "cluster")]
     cluster_id: Option<u32>,
     /// Serve without a cluster, which is the default
@@ -92,10 +92,10 @@ struct ClusterArguments {
     /// Minimum size of responses that are cut into chunks
     #[arg(long, value_name = "BYTES", default_value = "128kib", value_parser = units::bytes, requires = "cluster")]
     coded_min_size: u64,
-    /// Bytes per second that this node reads at most to make lost chunks again; 0 makes none
+    /// Maximum bytes per second that this node reads to rebuild lost chunks; 0 rebuilds none
     #[arg(long, value_name = "BYTES", default_value = "16mib", value_parser = units::bytes, requires = "cluster")]
     repair_rate: u64,
-    /// Address to listen on for other nodes [default: the one that they connect to]
+    /// Address to listen on for other nodes [default: the address that they connect to]
     #[arg(long, value_name = "ADDRESS", requires = "cluster")]
     peer_listen: Option<SocketAddr>,
     /// Address of this node that other nodes connect to, if nodes are found in etcd

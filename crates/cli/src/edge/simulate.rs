@@ -106,10 +106,10 @@ pub struct Arguments {
         default_value = "fifo,lru,s3fifo,sieve"
     )]
     coordination_policies: Vec<PolicySpec>,
-    /// Only sweep schemes and sizes: no failures, no runs about joint eviction
+    /// Sweep schemes and sizes only, without failures or runs about joint eviction
     #[arg(long)]
     sweep_only: bool,
-    /// Sweep schemes and sizes and simulate failures, but no runs about joint eviction
+    /// Sweep schemes and sizes and simulate failures, without runs about joint eviction
     #[arg(long)]
     no_coordination: bool,
     /// On a complete miss at the lead server, fetch from the origin without probing the other
@@ -130,7 +130,7 @@ pub struct Arguments {
     /// Objects of at least this size are coded; smaller ones are kept as whole copies
     #[arg(long, value_name = "BYTES", default_value = "128kb", value_parser = units::bytes)]
     min_coded_size: u64,
-    /// Share of the requests at the start of the trace that are replayed but not counted
+    /// Share of the requests, at the start of the trace, that is replayed but not counted
     #[arg(long, value_name = "SHARE", default_value = "40%", value_parser = read_share)]
     warmup_share: f64,
     /// Length of the time windows of the results

@@ -14,7 +14,7 @@ const REPLY_BYTES_MAX: u64 = 1 << 20;
 /// Arguments of `mayfly edge status`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Address for operators of the node (its --admin)
+    /// Address of the node for operators (its --admin)
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8090")]
     admin: SocketAddr,
 }

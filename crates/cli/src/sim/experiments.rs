@@ -54,7 +54,7 @@ const OBJECT_BYTES_MAX: u32 = 1_000_000;
 /// Arguments that both experiments share.
 #[derive(Args)]
 struct Common {
-    /// Format of the traces, if their names do not end in it
+    /// Format of the traces, if their extensions do not show it
     #[arg(long, value_name = "FORMAT")]
     format: Option<trace::Format>,
     /// Read only this many requests of a trace [default: all; 500k or 1m of a generated trace]
@@ -188,7 +188,8 @@ pub struct Learned {
         default_value = "lru,fifo-merge,s3fifo,sieve,w-tinylfu,lhd,lecar,cacheus,lrb,gl-cache:t,gl-cache:e,gl-cache:e:way=model"
     )]
     policy: Vec<String>,
-    /// Engines, and policies with a server's metadata beside each entry, in the round engine
+    /// Engines and policies to compare in the round `engine`; a policy has a server's metadata per
+    /// entry
     #[arg(
         long,
         value_name = "POLICIES",
@@ -207,10 +208,10 @@ pub struct Learned {
     /// Unit of the caches, objects or bytes [default: both, if a trace has sizes]
     #[arg(long, value_name = "UNITS", value_delimiter = ',', value_parser = read_unit)]
     unit: Vec<Unit>,
-    /// Objects in a group, in the round knobs
+    /// Objects per group, in the round knobs
     #[arg(long, value_delimiter = ',', default_value = "1,5,20,60,200,600,1600")]
     group: Vec<String>,
-    /// Shares of the groups that are evicted before groups are ranked again
+    /// Shares of the groups to evict before groups are ranked again
     #[arg(
         long,
         value_delimiter = ',',
@@ -235,7 +236,7 @@ pub struct Learned {
     /// Repetitions of each measurement of CPU time; the median counts
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     repeats: usize,
-    /// Number of replays at a time; more than one disturb each other's CPU times
+    /// Number of replays at a time; parallel replays disturb each other's CPU times
     #[arg(long, short, value_name = "COUNT", default_value = "1")]
     jobs: NonZeroUsize,
     #[command(flatten)]

@@ -36,7 +36,7 @@ pub struct Replaying {
     /// 1h:0.6'
     #[arg(long, value_name = "MIX", value_parser = ttl_mix)]
     pub ttl_mix: Option<TtlMix>,
-    /// Let nothing expire, even if the trace has TTLs
+    /// Ignore all TTLs, so that nothing expires
     #[arg(long, conflicts_with = "ttl_mix")]
     pub ignore_ttl: bool,
     /// Requests per second, instead of the trace's timestamps [default for a trace without
@@ -48,7 +48,7 @@ pub struct Replaying {
     reads_only: bool,
     /// Bytes that each entry of a policy takes in addition to its object, counted against the cache
     /// size: 17 in this server and 30 with a TTL, 56 in memcached [default: 0; in curve and advise
-    /// beside segcache: this server's]
+    /// with segcache: this server's]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=4096))]
     entry_overhead: Option<u32>,
     /// Random seed

@@ -17,7 +17,7 @@ pub struct Input {
     /// Trace to read; - for standard input
     trace: PathBuf,
     /// Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent,
-    /// alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name's ending]
+    /// alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by file extension]
     #[arg(long, value_name = "NAME")]
     format: Option<Format>,
     /// Column names of a CSV file without a header, such as time,key,-,size; or the names that a

@@ -24,7 +24,7 @@ pub struct Arguments {
     /// Number of requests
     #[arg(long, default_value = "1m", value_parser = units::count)]
     requests: u64,
-    /// Number of objects of each pattern that does not give one
+    /// Number of objects of each pattern that does not specify one
     #[arg(long, value_name = "COUNT", default_value_t = OBJECTS_DEFAULT, value_parser = units::count)]
     objects: u64,
     /// Patterns joined by +, each with @WEIGHT, its share of the requests; or days
@@ -38,7 +38,7 @@ pub struct Arguments {
     /// ttl_mix, or none
     #[arg(long, value_name = "MIX", default_value = "none")]
     ttl_mix: String,
-    /// Requests per second of the trace's clock; the mean rate for days
+    /// Requests per second in the trace's time; the mean rate for days
     #[arg(long, default_value_t = 1000.0)]
     request_rate: f64,
     /// Fraction of the requests that are writes, from 0 to 1

@@ -17,8 +17,8 @@ pub struct Output {
     /// File to write; - for standard output, which is CSV unless --to is given
     #[arg(value_name = "OUTPUT", default_value = "-")]
     output: PathBuf,
-    /// Output format: csv, twitter, oracleGeneral, lcs, parquet, prepared or txt [default: by the
-    /// file name's ending]
+    /// Output format: csv, twitter, oracleGeneral, lcs, parquet, prepared or txt [default: by file
+    /// extension]
     #[arg(long, value_name = "NAME")]
     to: Option<Format>,
     /// Columns of a CSV output [default: time,key,size,key_size,value_size,op,ttl,client]

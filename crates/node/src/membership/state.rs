@@ -46,9 +46,9 @@ struct Registered {
 /// A change of the map that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
-    /// This node must store the current map again.
+    /// Store the current map again.
     Restore,
-    /// This node must make the next version.
+    /// Make the next version.
     Next,
 }
 

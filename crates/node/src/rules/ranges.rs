@@ -48,7 +48,7 @@ pub struct Requested(Vec<Spec>);
 /// Answer to a request for ranges.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// These parts, in the requested order, without overlaps.
+    /// The given parts, in the requested order, without overlaps.
     Parts(Vec<Range>),
     /// Status 416: no range begins within the representation.
     Unsatisfiable,

@@ -14,7 +14,7 @@ pub const NAME: HeaderName = HeaderName::from_static(FIELD);
 pub enum Forward {
     /// The method is not served from the cache.
     Method,
-    /// The request demands it, or the cache is not used for it.
+    /// The request requires it, or the cache is not used for it.
     Request,
     /// Responses to this URL could not be stored lately.
     Bypass,

@@ -174,7 +174,7 @@ pub struct Cacheus {
     frequencies: Frequencies,
     /// Keys evicted recently.
     history: History<Past>,
-    /// For each expert the keys of its victims.
+    /// For each expert, the keys of its victims.
     regrets: [History; 2],
     /// Target weight of SR.
     scan_capacity: u64,

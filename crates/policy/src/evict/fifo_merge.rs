@@ -24,7 +24,7 @@
 //! `examine` (100; 2 to 1000): entries in a group. `keep` (50; 1 to 999): number of them that stay.
 //!
 //! # Departures
-//! As in the reference's code one entry fewer than `examine − keep` is evicted, and entries that
+//! As in the reference's code, one entry fewer than `examine − keep` is evicted, and entries that
 //! stay keep their hits; `keep` above `examine − 2` counts as that. A hit does not rescue a planned
 //! victim. Ties are broken at random. Hits stop counting at 511. Stale references as in `fifo`.
 //!

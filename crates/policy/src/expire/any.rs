@@ -2,8 +2,8 @@
 //!
 //! A new index is a file next to this one and a line in `expiry_indexes!` in the folder's module,
 //! which declares the module. The line gives the index its name in [`ExpirySpec`], its place in
-//! [`AnyExpiry`], and its row in [`INDEXES`]. The file runs the conformance suite with a line of
-//! its own.
+//! [`AnyExpiry`], and its row in [`INDEXES`]. The file runs the conformance suite with its own
+//! line.
 
 use crate::expire::{self, expiry_indexes};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};

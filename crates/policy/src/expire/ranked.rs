@@ -253,7 +253,7 @@ impl Ranked {
         }
     }
 
-    /// Makes room in a full leaf. Its later half moves to a new leaf behind it; if the new place is
+    /// Makes room in a full leaf. Its later half moves to a new leaf after it; if the new place is
     /// the last of all, the new leaf stays empty. Returns the leaf that the place belongs to.
     #[inline(never)]
     fn split(&mut self, facts: &impl Facts, at: At, place: Place) -> At {

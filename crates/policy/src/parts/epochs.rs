@@ -4,7 +4,7 @@
 //! stays behind, and the slot may soon name another entry. So the ring is cut by position into at
 //! most 31 *epochs*, and the entry keeps the 5-bit tag of the epoch in which its reference was
 //! filed. A reference stands for the slot's entry only if the tags agree; otherwise it is stale and
-//! dropped when it comes up. Tag 0 means "not filed", which is what a new entry's bits say.
+//! dropped when it comes up. Tag 0 means "not filed", which is the state of a new entry's bits.
 //!
 //! In exchange, a slot that is vacated and refiled within one epoch has two references there, and
 //! the earlier one represents the new entry, which leaves early by at most one epoch. A relocated

@@ -24,7 +24,7 @@ pub trait Float: Sized {
     fn exp2(self) -> Self;
     /// Logarithm to base 2.
     fn log2(self) -> Self;
-    /// This number to a power.
+    /// Raises this number to a power.
     fn powf(self, power: Self) -> Self;
 }
 

@@ -97,7 +97,7 @@ impl SlotRing {
         self.chunks.front().map(|first| Slot(first[self.head]))
     }
 
-    /// Frees the unused room behind the youngest slot, for a ring that is not expected to grow any
+    /// Frees the unused room after the youngest slot, for a ring that is not expected to grow any
     /// more. Copies at most one chunk.
     pub fn shrink(&mut self) {
         let tail = self.tail;

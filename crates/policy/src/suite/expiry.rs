@@ -91,8 +91,8 @@ macro_rules! index_suite {
     };
 }
 
-/// Maximum number of entries that a change may read, whatever the data: those of the largest node
-/// that is split.
+/// Maximum number of entries that a change may read, regardless of the data: the entries of the
+/// largest node that is split.
 const CHANGE_LOOKS_MAX: u32 = 72;
 
 /// A host that counts the entries that an index reads.
@@ -138,7 +138,7 @@ fn filled<I: ExpiryIndex>(
     (host, index, slots)
 }
 
-/// Checks that no call reads many more entries than its budget allows, whatever the data.
+/// Checks that no call reads many more entries than its budget allows, regardless of the data.
 pub fn calls_keep_to_their_budget<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 20_000;
     const STEPS: u32 = 50;

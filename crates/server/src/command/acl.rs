@@ -412,8 +412,8 @@ fn read_file(config: &Config, path: &str) -> Result<Users, String> {
     parse(&text, path, rules(config), default)
 }
 
-/// Compares the users with those of a configuration file, whose lines are given without their first
-/// word. If the default user is unchanged and there are no other users, nothing has changed.
+/// Compares the users with the users in a configuration file, whose lines are given without their
+/// first word. If the default user is unchanged and there are no other users, nothing has changed.
 ///
 /// # Errors
 /// A user cannot be written as a line of text.

@@ -63,7 +63,7 @@ const REPLY_BYTES_MIN: usize = 256 << 10;
 /// Way in which a command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// At once.
+    /// Serve it now.
     Now,
     /// Later, because it needs a key of a long command, or because it is long itself and another
     /// one is running.
@@ -77,13 +77,13 @@ pub(super) enum Way {
 /// Result of an attempt to begin a long command.
 #[derive(Debug)]
 pub enum Begun {
-    /// It is running. The reply follows as a message.
+    /// The command is running. The reply follows as a message.
     Runs,
-    /// It was refused; the error is written.
+    /// The command was refused; the error is written.
     Refused,
-    /// It must wait.
+    /// The command must wait.
     Waits(OwnedCall),
-    /// It runs in steps; see [`Executor::step`].
+    /// The command runs in steps; see [`Executor::step`].
     InSteps(Box<Steps>),
 }
 

@@ -30,14 +30,14 @@ pub struct Reply {
 
 /// Activity of a connection.
 enum State {
-    /// It waits for a request or for the rest of one.
+    /// Waits for a request or for the rest of one.
     Reading,
-    /// It waits for a census, until the given time.
+    /// Waits for a census, until the given time.
     Waiting(Request, Instant),
-    /// It is sending a reply: the head, then the body. The number is that of the bytes sent so far.
+    /// Sends a reply: the head, then the body. The number counts the bytes sent so far.
     Writing(Vec<u8>, Option<Arc<[u8]>>, usize),
-    /// It has sent its last reply and discards at most this number of bytes until the client
-    /// closes, because the system would discard the reply if bytes were left unread.
+    /// Has sent its last reply, and discards at most this number of bytes until the client closes,
+    /// because the system would discard the reply if bytes were left unread.
     Closing(usize),
 }
 

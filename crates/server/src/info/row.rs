@@ -121,7 +121,7 @@ pub struct Metric {
 
 /// Name of a metric in redis_exporter, without its prefix.
 pub enum Exporter {
-    /// The same name as in INFO.
+    /// Same name as in INFO.
     Same,
     /// Another name.
     As(&'static str),

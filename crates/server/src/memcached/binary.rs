@@ -53,7 +53,7 @@ fn answer<E: Items>(turn: &mut Turn<'_, E>, header: Header, value: &[u8]) {
     turn.out.extend_from_slice(value);
 }
 
-/// Returns the cas number that the item must have.
+/// Returns the CAS number that the item must have.
 fn wanted_cas<E>(turn: &Turn<'_, E>) -> Option<u64> {
     Some(turn.request.meta.cas).filter(|&cas| cas != 0)
 }
@@ -89,7 +89,7 @@ fn touch<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
     }
 }
 
-/// Stores the value and returns its cas number. As in memcached, a cas number makes `add` and
+/// Stores the value and returns its CAS number. As in memcached, a CAS number makes `add` and
 /// `replace` a `set` under this condition.
 fn store<E: Items>(turn: &mut Turn<'_, E>, mode: Mode) -> Result<u64, Status> {
     let cas = wanted_cas(turn);

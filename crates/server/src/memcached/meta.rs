@@ -26,7 +26,7 @@ fn answer<E: Items>(turn: &mut Turn<'_, E>, word: &str) {
     answer_stored(turn, word, stored);
 }
 
-/// Writes a status line with the cas number and the size of a stored value.
+/// Writes a status line with the CAS number and the size of a stored value.
 fn answer_stored<E: Items>(turn: &mut Turn<'_, E>, word: &str, stored: Option<(u64, usize)>) {
     let key = turn.sent_key(0);
     status(turn.out, word, &turn.request.meta, turn.input, key, stored);
@@ -177,7 +177,7 @@ fn touch_first<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> Option<Deadli
     Some(Deadlines { before, since })
 }
 
-/// Whether the reply to `mg` contains the value of an item with this cas number. With the number of
+/// Whether the reply to `mg` contains the value of an item with this CAS number. With the number of
 /// flag C, the client has that value already.
 fn sends_value(meta: &Meta, cas: u64) -> bool {
     meta.has(b'v') && !(meta.has(b'C') && meta.cas == cas)
@@ -243,7 +243,7 @@ fn read<E: Items>(
     Ok(is_there)
 }
 
-/// Returns the cas number that the client has chosen.
+/// Returns the CAS number that the client has chosen.
 fn new_cas(meta: &Meta) -> Option<u64> {
     meta.has(b'E').then_some(meta.new_cas)
 }

@@ -1,8 +1,8 @@
 //! `stats`: the statistics that memcached's monitoring reads, from the server's counters.
 //!
 //! The names are those of memcached 1.6. A counter of something that does not exist here, such as
-//! the moves of its LRU queues, is 0. So are the numbers of items evicted or expired without a
-//! read, which are not counted. Properties of its slab classes are left out.
+//! the moves of its LRU queues, is 0. The numbers of items evicted or expired without a read are
+//! also 0, because they are not counted. Properties of its slab classes are left out.
 
 use super::VERSION;
 use super::admin::{self, Dump};

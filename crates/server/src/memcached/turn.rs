@@ -24,15 +24,15 @@ const READ_BYTES_MIN: usize = 8 << 20;
 /// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It was answered.
+    /// The request was answered.
     Done,
     /// CLIENT PAUSE holds it back. Nothing was written; the caller tries again later.
     Held,
     /// A long command works on one of its keys. Nothing was written; the caller tries again when
     /// [`session::long::Long::take_retry`] says so.
     Waits,
-    /// It authenticates the client and waits until this time, because of failures from the same
-    /// address. Nothing was written; the caller tries again then.
+    /// The request authenticates the client and must wait until this time, because of earlier
+    /// failures from the same address. Nothing was written; the caller tries again then.
     Delayed(Moment),
     /// A part of the reply was written. The request continues at this position: an index of its
     /// keys, or a position in the keyspace. See [`Request::resumed`].

@@ -69,7 +69,7 @@ pub enum Next {
     Again,
     /// The end of CLIENT PAUSE.
     Held,
-    /// This time, after failed authentications from the same address.
+    /// Delayed until this time, after failed authentications from the same address.
     Delayed(Moment),
     /// The reply of a blocked command.
     Blocked,

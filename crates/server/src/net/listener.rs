@@ -31,7 +31,7 @@ const ACCEPTS_MAX: usize = 256;
 /// Error for clients from other machines in protected mode.
 const DENIED: &[u8] = b"-DENIED Mayfly is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. To connect from other machines: 1) set a password with 'requirepass' in the config file or CONFIG SET requirepass from the loopback interface, or 2) if the server is not reachable from the internet, turn protected mode off with '--protected-mode no' or CONFIG SET protected-mode no.\r\n";
 
-/// The same error in memcached's protocol.
+/// The error [`DENIED`] in memcached's protocol.
 const DENIED_MEMCACHED: &[u8] =
     b"SERVER_ERROR protected mode: only connections from this machine are accepted; see the setting protected-mode\r\n";
 

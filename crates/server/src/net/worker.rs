@@ -36,8 +36,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use store::{Census, Tick};
 
-/// Token of the inbox. Tokens of listeners count down from the next lower number, those of
-/// connections up from 0.
+/// Token of the inbox. Tokens of listeners count down from the next lower number; tokens of
+/// connections count up from 0.
 const WAKER: Token = Token(usize::MAX - 1);
 /// Maximum number of socket events per iteration.
 const EVENTS_MAX: usize = 1024;

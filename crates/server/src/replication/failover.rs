@@ -27,7 +27,7 @@ pub const IS_PRIMARY: &str = "ERR PSYNC FAILOVER can't be sent to a master.";
 /// Begins a change of roles. The caller holds no shard.
 ///
 /// # Errors
-/// It is currently not possible. The message is a reply.
+/// A failover is currently not possible. The message is a reply.
 pub fn begin(
     server: &Server,
     target: Option<(String, u16)>,

@@ -30,7 +30,7 @@ const BACKLOG_SECONDS_MAX: u64 = 1 << 32;
 pub enum Sync {
     /// The replica receives the feed from its position on.
     Partial(String),
-    /// It receives a snapshot first. The reply follows when the snapshot begins.
+    /// The replica receives a snapshot first. The reply follows when the snapshot begins.
     Full,
 }
 

@@ -13,9 +13,9 @@
 //!
 //! The primary runs one command after the other, so every command after P runs later than T. Once
 //! the replica has executed the history up to P, no later command finds an entry whose deadline
-//! precedes T, whatever the two clocks say, and the replica removes these entries. A later deletion
-//! by the primary finds nothing, which is harmless. A partial synchronization continues the same
-//! history, so it did not need the removed entries either.
+//! precedes T, regardless of the two clocks, and the replica removes these entries. A later
+//! deletion by the primary finds nothing, which is harmless. A partial synchronization continues
+//! the same history, so it did not need the removed entries either.
 //!
 //! The primary is queried only while something is due by the replica's own clock. A primary that is
 //! itself a replica is not queried, because the commands did not run by its clock; nor is a Mayfly

@@ -17,7 +17,7 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 pub enum Stream {
     /// Without encryption.
     Plain(TcpStream),
-    /// With TLS.
+    /// Connection with TLS.
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 

@@ -28,7 +28,7 @@ pub struct Connected<S: Read + Write> {
 /// Reason why there is no connection.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The server refuses this client's certificate, or demands one.
+    /// The server refuses this client's certificate, or requires one.
     OfClient(Alert),
     /// Another reason. The message is meant for users.
     Other(String),

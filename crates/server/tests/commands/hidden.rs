@@ -117,7 +117,7 @@ fn rows() -> impl Iterator<Item = Vec<Vec<u8>>> {
     rows.map(|row| words(&expand_instants(row, START)))
 }
 
-/// Returns the reply and the events of a row, without those of expiry.
+/// Returns the reply and the events of a row, without expiry events.
 fn outcome(bench: &mut Bench, expired: Expired, row: &[Vec<u8>]) -> (String, Vec<String>) {
     let mut reply = bench.run(row);
     if row[0] == b"SCAN" || row[0] == b"KEYS" {

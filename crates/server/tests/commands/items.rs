@@ -1,5 +1,5 @@
 //! memcached's items on both engines under a manual clock: the replies of memcached 1.6.18, and
-//! random requests with cas numbers chosen by the client. Both engines must give the same replies,
+//! random requests with CAS numbers chosen by the client. Both engines must give the same replies,
 //! and Redis clients must see the same values.
 
 use crate::memcached::answers_at;
@@ -39,7 +39,7 @@ fn ask(server: &Server, words: &[&[u8]]) -> String {
     String::from_utf8(out).expect("text")
 }
 
-/// Removes the cas numbers that an engine generates from a reply.
+/// Removes the CAS numbers that an engine generates from a reply.
 fn comparable(answer: &str) -> String {
     let is_given = |word: &str| {
         let number = word.strip_prefix('c');
@@ -240,8 +240,8 @@ fn chosen_cas_numbers_are_the_same_on_both_engines() {
     }
 }
 
-/// Regression: arithmetic on a number included the chosen cas number stored after it, and lost the
-/// cas number.
+/// Regression: arithmetic on a number included the chosen CAS number stored after it, and lost the
+/// CAS number.
 #[test]
 fn a_number_with_a_chosen_cas_number_can_be_incremented() {
     for engine in ["slab", "segment"] {

@@ -70,7 +70,7 @@ fn request(opcode: u8, extras: &[u8], key: &str, value: &[u8]) -> Vec<u8> {
     packet(0x80, (opcode, 0), [extras, key.as_bytes(), value], 0)
 }
 
-/// Returns the replies in a stream: operation, status, and the parts without the cas number.
+/// Returns the replies in a stream: operation, status, and the parts without the CAS number.
 fn replies(mut stream: &[u8]) -> Vec<(u8, u16, Vec<u8>)> {
     let mut all = Vec::new();
     while let [0x81, opcode, _, _, _, _, high, low, rest @ ..] = stream {

@@ -532,7 +532,7 @@ fn a_worker_frees_expired_segments_when_they_are_due() {
     );
 }
 
-/// Several threads, each with a writer of its own.
+/// Several threads, each with its own writer.
 #[test]
 fn concurrent_increments_on_the_segment_engine_add_up() {
     const EACH: usize = 500;

@@ -44,7 +44,7 @@ impl Reason {
 pub enum Context {
     /// The client sent it.
     TopLevel,
-    /// It was part of a transaction.
+    /// The command was part of a transaction.
     Transaction,
     /// A script called it.
     Script,

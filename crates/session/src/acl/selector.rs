@@ -111,7 +111,7 @@ impl ShortPrefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outlook {
-    /// It depends on the arguments, or the command is denied.
+    /// The right depends on the arguments, or the command is denied.
     Open,
     /// The command has no subcommands and is allowed regardless of its arguments.
     Free,

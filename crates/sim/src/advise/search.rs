@@ -106,7 +106,7 @@ impl Survey {
         nearest.expect("a survey has sizes")
     }
 
-    /// Returns the curves by name: that of the chosen policy, then LRU's, then the others, with the
+    /// Returns the curves by name: the chosen policy first, then LRU, then the others, with the
     /// fewest misses near the chosen size first.
     pub fn named(&self, evaluator: &Evaluator<'_>, chosen: &Choice) -> Vec<Named> {
         let size = self.nearest(chosen.point.capacity);

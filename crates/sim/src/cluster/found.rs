@@ -53,7 +53,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Sums consecutive windows. The number of servers down is that of the last one.
+    /// Sums consecutive windows. The number of servers that are down is taken from the last window.
     pub(super) fn sum(windows: &[Window]) -> Window {
         windows.iter().fold(Window::default(), |sum, one| Window {
             requests: sum.requests + one.requests,

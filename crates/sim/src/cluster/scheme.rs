@@ -12,7 +12,7 @@ pub const POPULAR_AT: u8 = 3;
 /// Form in which the parts of an object are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// This many whole copies, on consecutive servers of the ring.
+    /// A number of whole copies, on consecutive servers of the ring.
     Replicas(usize),
     /// One copy, and a second copy after [`POPULAR_AT`] hits.
     Popular,

@@ -144,7 +144,7 @@ pub(crate) struct PackedElements {
 pub(crate) struct Element<'a> {
     /// Position of its first byte.
     pub at: usize,
-    /// Position behind its last byte.
+    /// Position after its last byte.
     pub end: usize,
     /// Deadline of the element.
     pub deadline: Option<Tick>,

@@ -90,7 +90,7 @@ impl View<'_> {
         }
     }
 
-    /// Returns the cas number for the next write of a key.
+    /// Returns the CAS number for the next write of a key.
     pub fn next_cas(&mut self, key: &Key<'_>) -> u64 {
         let locked = self.parts(key).2;
         locked.last_cas += 1;

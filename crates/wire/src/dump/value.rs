@@ -13,7 +13,7 @@ pub enum ValueType {
     SortedSet,
     /// A hash: fields with values.
     Hash,
-    /// A stream: parts of its own kind.
+    /// A stream, which has its own kinds of parts.
     Stream,
 }
 

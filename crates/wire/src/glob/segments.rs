@@ -15,7 +15,7 @@ const WORDS_MAX: usize = 1 << 24;
 
 /// One element of a pattern, which matches one byte.
 enum Element {
-    /// This byte.
+    /// A given byte.
     Byte(u8),
     /// Any byte.
     Any,

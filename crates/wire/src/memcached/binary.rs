@@ -28,7 +28,7 @@ const AUTH_BYTES_MAX: usize = 1024;
 pub enum Status {
     /// There is no item.
     NotFound = 0x01,
-    /// The item exists, or has another cas number.
+    /// The item exists, or has another CAS number.
     Exists = 0x02,
     /// The value exceeds the largest size.
     TooLarge = 0x03,

@@ -71,7 +71,7 @@ impl Few {
         self.items.pop().map(|item| Slot(item[2]))
     }
 
-    /// Returns an upper bound of the number of entries that are dead at `now`.
+    /// Returns an upper bound on the number of entries that are dead at `now`.
     pub(super) fn dead_count(&self, now: Tick) -> usize {
         self.items.len() - self.items.partition_point(|item| deadline_of(item) >= now)
     }

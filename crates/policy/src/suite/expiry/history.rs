@@ -153,8 +153,8 @@ impl<I: ExpiryIndex> Trial<I> {
         self.recent
     }
 
-    /// Returns this deadline. Returns the present instead if the deadline has passed and enough
-    /// past deadlines were set.
+    /// Returns this deadline. Returns the current time instead if the deadline has passed and
+    /// enough past deadlines were set.
     fn bounded(&mut self, deadline: u64) -> Tick {
         let mut deadline = Tick(deadline.min(Tick::MAX.0));
         if deadline < self.now {

@@ -9,7 +9,7 @@ use engine::refusal::{Answer, Refusal};
 use store::{Class, Stream};
 use wire::Args;
 
-/// Replies of XRETENTION without a key and without a maximum age, as those of PTTL.
+/// Replies of XRETENTION without a key and without a maximum age, like PTTL's.
 const NO_KEY: i64 = -2;
 const NO_AGE: i64 = -1;
 

@@ -479,8 +479,8 @@ fn a_blocked_command_is_recorded_when_it_is_done_without_its_wait() {
     assert_eq!((recorded(b"BLPOP").len(), calls()), (2, 2));
 }
 
-/// With one thread a round of background work was ended after a slice, and the next one began 100
-/// ms later, so that a removed set of 30 MB kept its memory for seconds.
+/// With one thread, a round of background work was ended after a slice, and the next one began
+/// 100 ms later, so that a removed set of 30 MB kept its memory for seconds.
 #[test]
 fn a_removed_set_is_freed_in_successive_iterations() {
     let (server, listeners) = server(&[]);

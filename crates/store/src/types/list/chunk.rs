@@ -8,7 +8,7 @@
 
 use super::End;
 
-/// Limit of a chunk. An element longer than the limit has a chunk of its own.
+/// Limit of a chunk. A longer element gets its own chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkLimit {
     /// Maximum length in bytes, including the encoded lengths of the elements.
@@ -70,7 +70,7 @@ pub(super) fn element_bytes(len: usize) -> usize {
     2 * length_bytes(len) + len
 }
 
-/// Encodes an element into `room`, whose length must be that of the encoded element.
+/// Encodes an element into `room`, which must have the length of the encoded element.
 fn write_element(room: &mut [u8], value: &[u8]) {
     let width = length_bytes(value.len());
     let (mut rest, last) = (value.len(), room.len() - 1);

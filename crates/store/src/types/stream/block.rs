@@ -42,7 +42,7 @@ fn push_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Reads the number at a position and advances the position behind it.
+/// Reads the number at a position and advances the position past it.
 #[inline]
 fn take_number(bytes: &[u8], at: &mut usize) -> u64 {
     let first = bytes[*at];
@@ -68,7 +68,7 @@ fn push_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// Reads the string at a position and advances the position behind it.
+/// Reads the string at a position and advances the position past it.
 #[inline]
 fn take_text<'b>(bytes: &'b [u8], at: &mut usize) -> &'b [u8] {
     let len = take_number(bytes, at) as usize;
@@ -222,7 +222,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Creates a block of one entry, whose names become those of the block.
+    /// Creates a block of one entry, whose names become the block's names.
     pub fn new<'f>(id: StreamId, deadline: Option<Tick>, fields: impl NewFields<'f>) -> Block {
         let mut bytes = Vec::new();
         push_number(&mut bytes, fields.len() as u64);
