@@ -112,7 +112,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     };
     let reply = reply?;
     if !is_answer(&reply) {
-        bail!("expected PONG, and the server replied: {reply}");
+        bail!("expected PONG, but the server replied: {reply}");
     }
     println!("PONG");
     Ok(())

@@ -334,7 +334,7 @@ fn wait(running: running::Running, manager: Option<&str>) -> Result<()> {
 fn start_in_background(arguments: &Arguments, program: &Program) -> Result<()> {
     if arguments.reads_input() {
         return Err(anyhow!(
-            "daemonize: the process in the background cannot read the standard input"
+            "daemonize: a process in the background cannot read standard input"
         ));
     }
     secrets::hide();

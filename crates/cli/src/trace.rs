@@ -115,7 +115,9 @@ impl Prepare {
     fn run(&self) -> Result<()> {
         let output = match &self.output {
             Some(output) => output.clone(),
-            None if self.input.is_stream() => bail!("expected an output for standard input"),
+            None if self.input.is_stream() => {
+                bail!("expected an output, because the trace comes from standard input")
+            }
             None => {
                 let name = self.input.name();
                 Path::new(&name).with_file_name(format!("{}.prepared", stem(&name)))

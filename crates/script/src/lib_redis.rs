@@ -21,7 +21,7 @@ const REGISTERED_BYTES_MAX: usize = 1 << 20;
 /// Maximum size of a log line in bytes.
 const LOG_BYTES_MAX: usize = 1024;
 /// Error if a command called by a script itself calls a command.
-const RUNS_ALREADY: &str = "ERR a command of a script runs already";
+const RUNS_ALREADY: &str = "ERR a command of the script is already running";
 
 /// Creates the library. `version` is the reported version of Redis.
 pub fn create(
@@ -235,7 +235,7 @@ fn may_call(lua: &Lua, state: &State, args: &MultiValue) -> mlua::Result<Value> 
     match lend::with(|host| host.may_call(args)) {
         Some(Ok(may)) => Ok(Value::Boolean(may)),
         Some(Err(text)) => fail(lua, format!("ERR {text}").as_bytes(), true),
-        None => fail(lua, b"ERR no script runs", true),
+        None => fail(lua, b"ERR no script is running", true),
     }
 }
 

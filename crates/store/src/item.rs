@@ -13,7 +13,7 @@ use crate::object::Object;
 use crate::tags::{TAG_ITEM, TAG_STRING};
 use cache::Value;
 
-/// Error: the key holds another type than the command requires.
+/// Error: the key holds a type other than the command requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;
 

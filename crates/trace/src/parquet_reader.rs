@@ -283,7 +283,7 @@ impl Wanted {
             }
             _ => {
                 return Err(ParquetError::General(
-                    "a column of another type than the schema says".into(),
+                    "a column whose type differs from the schema".into(),
                 ));
             }
         };

@@ -137,7 +137,9 @@ impl InProcess {
             let found = SHAPES.iter().find(|shape| shape.name == *name);
             found.copied().ok_or_else(|| {
                 let known = SHAPES.map(|shape| shape.name).join(", ");
-                Error::Usage(format!("no shape is called {name:?}; there are {known}"))
+                Error::Usage(format!(
+                    "no shape is named {name:?}; the shapes are {known}"
+                ))
             })
         };
         self.shape.iter().map(find).collect()

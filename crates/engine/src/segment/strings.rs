@@ -28,7 +28,7 @@ fn refusal(key: &Key<'_>, why: Refused) -> Refusal {
         Refused::TooLarge => "ERR the value is larger than a segment (segment-size)",
         Refused::Full => OUT_OF_MEMORY,
         Refused::IsPresent | Refused::IsAbsent | Refused::IsChanged => {
-            "ERR the key was changed by others all the time; try again"
+            "ERR other clients kept changing the key; try again"
         }
     })
 }

@@ -79,7 +79,7 @@ fn select(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             ctx.reply.ok();
         }
         Some(db) if (0..configured).contains(&db) => ctx.reply.error(
-            "ERR DB index is out of range: the segment engine has database 0 alone; select 0, for example by a URL that ends in /0, or start the server with --engine slab",
+            "ERR DB index is out of range: the segment engine has only database 0; select 0, for example with a URL that ends in /0, or start the server with --engine slab",
         ),
         Some(_) => ctx.reply.error("ERR DB index is out of range"),
         None => ctx

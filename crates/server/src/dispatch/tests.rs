@@ -730,7 +730,7 @@ fn the_segment_engine_says_why_it_refuses_a_database() {
     let mut bench = set_up(&[("engine", "segment"), ("maxmemory", "64mb")]);
     bench.table(&[
         ("select 0", "+OK"),
-        ("select 1", "-ERR DB index is out of range: the segment engine has database 0 alone; select 0, for example by a URL that ends in /0, or start the server with --engine slab"),
+        ("select 1", "-ERR DB index is out of range: the segment engine has only database 0; select 0, for example with a URL that ends in /0, or start the server with --engine slab"),
         ("select 16", "-ERR DB index is out of range"),
     ]);
 }

@@ -1,7 +1,7 @@
 //! Error replies that the text and the meta commands share.
 
 /// The key holds another type.
-pub(super) const WRONG_TYPE: &str = "SERVER_ERROR the key holds another type than a string";
+pub(super) const WRONG_TYPE: &str = "SERVER_ERROR the key holds a type other than a string";
 /// Memory is full.
 pub(super) const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
 /// The value is larger than the engine can store.

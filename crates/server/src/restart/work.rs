@@ -8,7 +8,7 @@ use engine::refusal::LOADING;
 use engine::segment::Segments;
 
 const STOPPING: &str = "ERR the server is stopping";
-const NOT_KEPT: &str = "ERR the segment engine keeps no keys over a restart without segment-file; SHUTDOWN NOSAVE RESTART restarts without them";
+const NOT_KEPT: &str = "ERR without segment-file, the segment engine keeps no keys across a restart; SHUTDOWN NOSAVE RESTART restarts without them";
 const NO_THREAD: &str = "ERR no thread can be started";
 const CANCELLED: &str = "it was cancelled";
 const NO_FILE: &str =

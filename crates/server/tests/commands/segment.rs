@@ -112,7 +112,7 @@ fn strings_are_stored_only_if_their_condition_holds() {
         ("SELECT 0", "+OK"),
         (
             "SELECT 1",
-            "-ERR DB index is out of range: the segment engine has database 0 alone; select 0, for example by a URL that ends in /0, or start the server with --engine slab",
+            "-ERR DB index is out of range: the segment engine has only database 0; select 0, for example with a URL that ends in /0, or start the server with --engine slab",
         ),
         ("FLUSHALL", "+OK"),
         ("DBSIZE", ":0"),

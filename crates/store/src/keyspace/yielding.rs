@@ -9,7 +9,7 @@
 //! yield.
 //!
 //! After background work, each shard publishes how much it has to yield, so that no shard waits for
-//! one that has nothing, and a worker can tell without locks whether to continue.
+//! one that has nothing, and a worker can decide without locks whether to continue.
 
 use super::{Cell, Keyspace};
 use crate::shard::{Locked, Room};

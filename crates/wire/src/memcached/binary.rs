@@ -44,7 +44,7 @@ pub enum Status {
     UnknownCommand = 0x81,
     /// There is no room.
     NoMemory = 0x82,
-    /// The key holds another type than a string.
+    /// The key holds a type other than a string.
     WrongType = 0x84,
     /// The server cannot answer yet.
     TemporaryFailure = 0x86,
@@ -63,7 +63,7 @@ impl Status {
             Status::AuthFailed => "Auth failure.",
             Status::UnknownCommand => "Unknown command",
             Status::NoMemory => "Out of memory",
-            Status::WrongType => "The key holds another type than a string",
+            Status::WrongType => "The key holds a type other than a string",
             Status::TemporaryFailure => "Temporary failure",
         }
     }

@@ -107,7 +107,7 @@ impl<'s> Watch<'s> {
         if self.has_written {
             log::warn!("a script that had written was ended, because the server stops");
         }
-        Some("ERR Script ended because the server stops")
+        Some("ERR Script ended because the server is stopping")
     }
 
     /// Permits SCRIPT KILL once a script has run for longer than `busy-reply-threshold`. Returns
