@@ -59,7 +59,7 @@ pub struct Call {
     pub start: usize,
     /// Length of the command in bytes; 0 for a part of a command that runs in steps.
     pub len: usize,
-    /// Index of its first span.
+    /// Index of the call's first span.
     pub first: usize,
     /// Number of spans.
     pub count: usize,
@@ -106,7 +106,7 @@ enum Step {
     Queued,
     /// The command was refused before it could run.
     Refused,
-    /// CLIENT PAUSE holds it back.
+    /// CLIENT PAUSE holds the command back.
     Held,
     /// The command waits for a long command.
     Waits,

@@ -16,7 +16,7 @@ use store::Census;
 /// One section of INFO.
 struct Section {
     title: &'static str,
-    /// Whether INFO without arguments includes it.
+    /// Whether INFO without arguments includes the section.
     is_default: bool,
     rows: &'static [Row],
 }

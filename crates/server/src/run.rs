@@ -31,7 +31,7 @@ use std::time::Duration;
 pub struct Running {
     /// State that the workers share.
     pub server: Arc<Server>,
-    /// Addresses on which it listens for Redis's protocol.
+    /// Addresses on which the server listens for Redis's protocol.
     pub addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<Result<(), String>>>,
     /// Receives a message when the snapshot file is loaded, and is closed if that has failed.
@@ -447,7 +447,7 @@ fn start_loading(
     spawned.map_err(|error| format!("thread that loads the snapshot file: {error}"))
 }
 
-/// Adds to an error where the keys of the process before a restart are.
+/// Adds to an error the path of the snapshot with the keys of the process before a restart.
 fn with_snapshot(server: &Server, why: String) -> String {
     match server.restart.inherited() {
         Some(path) => format!(

@@ -121,7 +121,7 @@ impl Entry {
             .map_or(self.spec.name, |subcommand| subcommand.name)
     }
 
-    /// Whether it only stands for its subcommands.
+    /// Whether the command is only a container for its subcommands.
     fn is_container(&self) -> bool {
         self.subcommand.is_none() && self.spec.has(CONTAINER)
     }

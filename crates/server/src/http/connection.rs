@@ -15,7 +15,7 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Maximum time that a connection whose last reply was sent waits for the client to close it.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(1);
-/// Maximum number of bytes that it discards meanwhile.
+/// Maximum number of bytes that a closing connection discards.
 const DISCARDED_BYTES_MAX: usize = 1 << 20;
 
 /// A reply.

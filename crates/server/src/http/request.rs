@@ -26,7 +26,7 @@ pub enum Method {
     Get,
     /// HEAD.
     Head,
-    /// Any other one.
+    /// Any other method.
     Other,
 }
 

@@ -26,7 +26,7 @@ const READ_BYTES_MIN: usize = 8 << 20;
 pub enum Progress {
     /// The request was answered.
     Done,
-    /// CLIENT PAUSE holds it back. Nothing was written; the caller tries again later.
+    /// CLIENT PAUSE holds the request back. Nothing was written; the caller tries again later.
     Held,
     /// A long command works on one of its keys. Nothing was written; the caller tries again when
     /// [`session::long::Long::take_retry`] says so.

@@ -198,7 +198,7 @@ pub fn check(server: &Server) {
 pub struct Request {
     /// Whether no earlier one was sent to it.
     pub is_first: bool,
-    /// Whether it shall take over even if it lacks writes.
+    /// Whether the replica must take over even if it lacks writes.
     pub is_forced: bool,
 }
 

@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Time between two checks of a server that follows no primary or a Mayfly primary, and after an
 /// error.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
-/// Time without a connection after which a replica removes by its own clock.
+/// Time without a connection after which a replica frees expired keys by its own clock.
 pub const FREES_AFTER: Duration = Duration::from_secs(60);
 /// Subtracted from the primary's time, because a command may have read the clock before TIME did.
 const MARGIN_MS: u64 = 5;

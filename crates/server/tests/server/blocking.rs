@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const PRODUCERS: usize = 4;
 const CONSUMERS: usize = 6;
 const ELEMENTS: usize = 3_000;
-/// Keys of several shards. Consumers look at the last key last; it gets the elements that end them.
+/// Keys of several shards. Consumers read the last key last; the elements that stop the consumers
+/// are added to it.
 const KEYS: &str = "k0 k1 k2 k3 k4 k5 k6 k7";
 
 /// Returns the elements that a consumer got until its end. `again` is called when it got nothing.

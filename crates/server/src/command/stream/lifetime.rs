@@ -1,4 +1,4 @@
-//! Commands on the deadlines of entries: XRETENTION, XEXPIRE and its relatives.
+//! Commands on the deadlines of entries: XRETENTION, XEXPIRE and related commands.
 
 use super::add::max_age;
 use super::arguments::plain_id;
