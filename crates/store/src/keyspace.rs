@@ -55,7 +55,7 @@ struct Cell {
     next_due: AtomicU64,
     /// Earliest deadline of the keys that clients of a replica have written.
     next_local: AtomicU64,
-    /// Number of changes when it was last read.
+    /// Number of changes when this was last read.
     changes: AtomicU64,
     /// Number of consecutive calls of background work that found the shard locked.
     missed: AtomicU32,

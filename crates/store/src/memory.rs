@@ -90,7 +90,7 @@ impl Memory {
         }
     }
     /// Returns whether the host must not use more bytes outside the shards: all bytes together are
-    /// over the limit, and those outside are more than their part.
+    /// over the limit, and the bytes outside exceed their part.
     pub fn is_outside_full(&self) -> bool {
         let (max, outside) = (self.max_bytes(), self.outside_bytes());
         max > 0 && outside > self.outside_part() && self.used_bytes().saturating_add(outside) > max

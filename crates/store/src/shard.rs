@@ -117,7 +117,7 @@ pub(crate) struct Locked {
 /// A value or a database that is freed in steps.
 pub(crate) struct Waste<T> {
     pub data: T,
-    /// Number of bytes that count as used until it is freed.
+    /// Number of bytes that count as used until the value is freed.
     pub bytes: u64,
 }
 

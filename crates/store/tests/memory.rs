@@ -385,7 +385,7 @@ fn large_strings_are_passed_to_the_caller_to_be_freed() {
     assert!(space.take_large_blocks().is_empty());
 }
 
-/// Requests whose popularity falls as a power and drifts, and scans of keys that are requested
+/// Requests whose popularity follows a power law and drifts, and scans of keys that are requested
 /// once.
 fn drifting(requests: u64) -> Vec<u64> {
     let mut chance = Chance::new(7);

@@ -142,7 +142,7 @@ pub(crate) struct PackedElements {
 /// One element of the byte array and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Element<'a> {
-    /// Position of its first byte.
+    /// Position of the element's first byte.
     pub at: usize,
     /// Position after its last byte.
     pub end: usize,

@@ -22,8 +22,8 @@ impl View<'_> {
         self.parts(key).2.waiting.at(key.db, key.bytes, index)
     }
 
-    /// Replaces the locked shards by those of another view. Keeps the horizon, and whether a
-    /// command has written a key on which clients are blocked.
+    /// Replaces the locked shards with another view's. Keeps the horizon, and whether a command has
+    /// written a key on which clients are blocked.
     pub fn exchange(&mut self, other: Self) {
         let (has_ready, has_invalidated) = (self.has_ready, self.has_invalidated);
         let (changes, horizon) = (self.changes, self.horizon);

@@ -40,9 +40,9 @@ pub struct Consumer {
     pub name: Arc<[u8]>,
     /// Time of its last attempt to read or claim entries, in milliseconds since the Unix epoch.
     pub seen_ms: u64,
-    /// Time of its last successful attempt; `None` if there was none.
+    /// Time of the consumer's last successful attempt; `None` if there was none.
     pub active_ms: Option<u64>,
-    /// Number of its pending entries, expired ones included.
+    /// Number of the consumer's pending entries, including expired ones.
     pending: usize,
 }
 

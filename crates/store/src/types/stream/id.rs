@@ -24,7 +24,7 @@ impl StreamId {
         seq: u64::MAX,
     };
 
-    /// Creates an ID of its two parts.
+    /// Creates an ID from its two parts.
     pub const fn new(ms: u64, seq: u64) -> StreamId {
         StreamId { ms, seq }
     }
