@@ -219,7 +219,7 @@ pub struct MembershipFacts {
     pub map_version: u64,
     /// Number, state in words, and address of each node.
     pub nodes: Vec<(ServerId, String)>,
-    /// State of etcd, if it is the source.
+    /// State of etcd, if etcd is the source.
     pub etcd: Option<EtcdFacts>,
 }
 

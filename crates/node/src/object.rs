@@ -34,7 +34,7 @@ pub struct Head {
     /// Part of the representation that the response contains, and the length of the whole; `None`
     /// if it contains the whole.
     pub part: Option<(Range, u64)>,
-    /// Hashes of its tags, for purges.
+    /// Hashes of the response's tags, for purges.
     pub tags: Box<[u64]>,
     /// Identity of the coded object, if the content is stored in chunks on the cluster's nodes.
     pub coded: Option<Coded>,

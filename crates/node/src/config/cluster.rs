@@ -49,11 +49,11 @@ pub struct ClusterConfig {
 pub struct Server {
     /// Number of the node.
     pub id: ServerId,
-    /// Address at which other nodes reach it.
+    /// Address at which other nodes reach this node.
     pub address: SocketAddr,
     /// Weight: the node's share of the cluster, in proportion to the weights of the others.
     pub weight: u32,
-    /// Name in its certificate; `None` if the certificate names the address.
+    /// Name in the node's certificate; `None` if the certificate names the address.
     pub name: Option<String>,
 }
 

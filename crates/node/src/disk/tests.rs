@@ -310,7 +310,7 @@ proptest! {
     }
 }
 
-/// Regression: the last softening counted after a restart, so that a second soft purge extended the
+/// Regression: after a restart, only the last soft purge counted, so that a second one extended the
 /// usable time.
 #[test]
 fn a_second_soft_purge_does_not_prolong_a_record_over_a_restart() {

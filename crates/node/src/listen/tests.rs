@@ -104,7 +104,7 @@ const RANGE: &str = "GET /x HTTP/1.1\r\nHost: a\r\nRange: bytes=1-3\r\n\r\n";
 const SAME: &str = "GET /x HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"v\"\r\n\r\n";
 const POST: &str = "POST /y HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nGET /";
 
-/// Requests in one connection. Each script ends it.
+/// Returns scripts of requests, each of which ends its connection.
 fn scripts() -> Vec<String> {
     let scripts: [&[&str]; 9] = [
         &[LAST],

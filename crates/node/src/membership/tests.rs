@@ -233,7 +233,7 @@ impl Changes for Following {
     }
 }
 
-/// What a node receives.
+/// Maps and loads that a node has received.
 #[derive(Default)]
 struct Recorder {
     maps: Mutex<Vec<Arc<Record>>>,

@@ -21,7 +21,7 @@ impl Range {
         self.end - self.start
     }
 
-    /// Returns true if it has no bytes.
+    /// Whether the range has no bytes.
     pub fn is_empty(&self) -> bool {
         self.end <= self.start
     }
