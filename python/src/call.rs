@@ -125,7 +125,7 @@ impl Call {
 /// of 1,225 instructions of a hit with an integer as argument (`docs/lab/python.md`).
 ///
 /// # Safety
-/// The arguments must be those of the slot `tp_call` of the class `Call`.
+/// The caller must pass valid arguments of the slot `tp_call` of the class `Call`.
 pub unsafe extern "C-unwind" fn look_up(
     object: *mut ffi::PyObject,
     arguments: *mut ffi::PyObject,

@@ -73,7 +73,7 @@ pub fn class<'py>(base: &Bound<'py, PyType>, look_up: Ternary) -> PyResult<Bound
 /// to be dropped, so the frame may be unwound when the thread ends.
 ///
 /// # Safety
-/// The arguments are those of a slot `tp_call`: an instance of `Call`, a tuple, and a dictionary
+/// The arguments are valid for a slot `tp_call`: an instance of `Call`, a tuple, and a dictionary
 /// or null.
 unsafe extern "C-unwind" fn call(
     object: *mut ffi::PyObject,

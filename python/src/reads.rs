@@ -73,7 +73,7 @@ pub fn class<'py>(base: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
 /// Implements `cache.get(key, default=None, /)`.
 ///
 /// # Safety
-/// The arguments are those of a method with `METH_FASTCALL` of the class `Cache`.
+/// The arguments are valid for a method with `METH_FASTCALL` of the class `Cache`.
 unsafe extern "C" fn get(
     this: *mut ffi::PyObject,
     arguments: *mut *mut ffi::PyObject,
@@ -112,7 +112,7 @@ unsafe extern "C" fn get(
 /// Implements `cache[key]`.
 ///
 /// # Safety
-/// The arguments are those of the slot `mp_subscript` of the class `Cache`.
+/// The arguments are valid for the slot `mp_subscript` of the class `Cache`.
 unsafe extern "C" fn subscript(
     this: *mut ffi::PyObject,
     key: *mut ffi::PyObject,

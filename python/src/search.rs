@@ -1,7 +1,7 @@
 //! Look-ups of Python objects: the keys that the library compares, and the results of comparisons.
 //!
-//! `__eq__` runs here only, and only for a key that is looked for. What one look-up found is in its
-//! own [`Search`], so that look-ups inside of `__eq__`, of any cache, change nothing of it.
+//! `__eq__` runs only here, and only for a key that is looked up. Each look-up keeps its findings
+//! in its own [`Search`], so that look-ups inside of `__eq__`, of any cache, do not affect it.
 
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -10,7 +10,7 @@ pub trait Contender: Send + Sync {
     fn get(&self, key: u64) -> Option<u64>;
     /// Inserts a value.
     fn put(&self, key: u64, value: u64);
-    /// Inserts a value with a time to live, if the cache has such.
+    /// Inserts a value with a time to live, if the cache supports it.
     fn put_for(&self, key: u64, value: u64, _ttl: Duration) {
         self.put(key, value);
     }

@@ -1,4 +1,5 @@
-//! A million entries on one deadline beside another thread, and the lateness of single entries.
+//! A storm: a million entries with one deadline, next to another thread; and the lateness of single
+//! entries.
 
 use crate::draws::Random;
 use mayfly::Cache;

@@ -501,8 +501,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     }
 
     /// Removes up to `steps` outside objects, or fewer if they are large, passes each to `each`,
-    /// and frees a few pages of blocks. Returns whether anything is left. For storage that is no
-    /// longer used, because freeing it all at once may take long.
+    /// and frees a few pages of blocks. Returns whether anything is left. Use it for storage that
+    /// is no longer needed, because freeing everything at once may take long.
     pub fn dismantle(&mut self, steps: u32, mut each: impl FnMut(O)) -> bool {
         let mut left = steps;
         while left > 0 {

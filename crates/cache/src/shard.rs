@@ -251,7 +251,7 @@ where
             .remove(&mut self.entries.link_cells_of(slot), slot);
     }
 
-    /// Notifies the policy that a live entry's weight changed from `old` to its present weight.
+    /// Notifies the policy that a live entry's weight changed from `old` to its current weight.
     pub fn weight_changed(&mut self, slot: Slot, old: u32) {
         let owner = self.entries.owner(slot);
         if owner > 0

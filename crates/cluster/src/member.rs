@@ -12,11 +12,11 @@ use replica::Replica;
 /// State of a server when its process starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Start {
-    /// Whether its keys include every write that it received, as after an orderly stop.
+    /// Whether the server's keys include every write that it received, as after an orderly stop.
     pub is_complete: bool,
-    /// Newest term in which it wrote or received a write, or 0.
+    /// Newest term in which the server wrote or received a write, or 0.
     pub epoch: u64,
-    /// Position of its last write.
+    /// Position of the server's last write.
     pub offset: u64,
 }
 
@@ -59,7 +59,7 @@ pub enum Action {
 /// Role of a server in its shard, according to the newest record that it has read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
-    /// The record names it as primary.
+    /// The record names this server as primary.
     Primary(Primary),
     /// The record names another server.
     Replica(Replica),

@@ -119,7 +119,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Whether it applies while the keys have these revisions.
+    /// Whether the transaction applies while the keys have these revisions.
     pub fn applies(&self, record: Revision, beat: Revision) -> bool {
         self.record_is == record && self.beat_is.is_none_or(|is| is == beat)
     }

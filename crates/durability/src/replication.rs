@@ -71,19 +71,19 @@ pub struct ReplicaState {
     pub port: u16,
     /// Whether the replica expects the snapshot without a line before it (SYNC).
     pub is_old: bool,
-    /// Snapshot format that it requests.
+    /// Snapshot format that the replica requested.
     pub form: SnapshotForm,
     /// Whether the connection ends after the snapshot.
     pub is_snapshot_only: bool,
     /// Version of a snapshot that was sent to it, until it acknowledges a position.
     pub unread: Option<Version>,
-    /// Data that it receives next.
+    /// Data that the replica receives next.
     pub phase: Phase,
     /// Its reader of the feed; 0 before it has one.
     pub reader: u64,
-    /// Position that it has acknowledged.
+    /// Position that the replica has acknowledged.
     pub acked: u64,
-    /// Position up to which its append-only file is on disk.
+    /// Position up to which the replica's append-only file is on disk.
     pub acked_file: u64,
     /// Time of the last acknowledgement.
     pub acked_at: Instant,

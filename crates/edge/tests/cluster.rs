@@ -32,7 +32,7 @@ struct Written {
     bytes: Vec<u8>,
     bucket: BucketId,
     redundancy: Redundancy,
-    /// Servers of its chunks or replicas.
+    /// Servers of the object's chunks or replicas.
     at: Vec<ServerId>,
     version: u64,
     /// Servers whose chunk or replica was evicted or damaged.

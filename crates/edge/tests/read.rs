@@ -194,7 +194,7 @@ impl<'a> Host<'a> {
             || self.now > since + timeouts.server_timeout_us
     }
 
-    /// Returns true if another source received a request for the sub-chunk since.
+    /// Returns true if another source has received a request for the sub-chunk since then.
     fn is_replaced(&self, request: ChunkRequest) -> bool {
         self.asked.iter().any(|(_, other)| {
             let is_same = other.stripe == request.stripe && other.chunk == request.chunk;
@@ -415,7 +415,7 @@ fn object(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Returns ten stripes of (3, 1), without failures.
+/// Returns a world of ten stripes with a (3, 1) code and without failures.
 fn well() -> World {
     World {
         k: 3,

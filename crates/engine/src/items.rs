@@ -83,7 +83,7 @@ pub struct ItemFacts {
     pub head: ItemHead,
     /// Length of the value in bytes.
     pub len: usize,
-    /// Deadline, if it was requested.
+    /// New deadline, if one was requested.
     pub deadline: Option<Tick>,
     /// Time since the last access in milliseconds, if it was requested and is known.
     pub idle_ms: Option<u64>,

@@ -69,7 +69,7 @@ pub fn deadline(when: When) -> Tick {
     Tick(when.max(0) as u64).min(Tick::MAX)
 }
 
-/// Maximum timeout of a command in milliseconds. The sum of it and a time of day in milliseconds
+/// Maximum timeout of a command in milliseconds. The timeout plus a time of day in milliseconds
 /// fits in 63 bits, as in Redis.
 const TIMEOUT_MS_MAX: i64 = i64::MAX - Tick::MAX.0 as i64;
 

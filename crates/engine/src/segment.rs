@@ -165,9 +165,9 @@ impl PutReceipt {
 /// Result of an edit: what [`Handle::edit`] is to do with the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// Leaves it unchanged.
+    /// Leaves the key unchanged.
     Leave,
-    /// Deletes it.
+    /// Deletes the key.
     Delete,
     /// Stores the new value.
     Put(Put),

@@ -104,7 +104,7 @@ pub struct Stats {
     pub unreported: u64,
     /// Present number of entries, including expired ones that are not removed yet.
     pub len: u64,
-    /// Present total weight of all entries.
+    /// Current total weight of all entries.
     pub weight: u64,
     /// Upper bound on the current number of expired entries that have not been removed yet.
     pub backlog: u64,

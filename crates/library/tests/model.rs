@@ -80,7 +80,8 @@ impl Trial {
             .then_some(*number)
     }
 
-    /// Applies the listener's events. `removed` and `replaced` say which key may leave so.
+    /// Applies the listener's events. `removed` and `replaced` say which key may leave for that
+    /// reason.
     fn follow(
         &mut self,
         removed: Option<u8>,

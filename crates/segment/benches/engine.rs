@@ -212,8 +212,8 @@ const ASIDES: [(&str, Eviction); 2] = [
     ("aside-merge", Eviction::Merge),
 ];
 
-/// Runs one look-aside round. Returns nanoseconds a get, the set after a miss included, and the
-/// number of misses.
+/// Runs one look-aside round. Returns the nanoseconds per get, including the set after a miss, and
+/// the number of misses.
 #[inline(never)]
 fn run_aside(cache: &Segcache, writer: &mut Writer, draws: &[u32], round: usize) -> (f64, u64) {
     let mut out = Vec::with_capacity(256);

@@ -1,4 +1,4 @@
-//! Bytes an object, with 16-byte keys and 3-byte values, at numbers of keys between the powers of
+//! Bytes per object, with 16-byte keys and 3-byte values, for numbers of keys between the powers of
 //! two.
 // One thread and many thousands of objects would take Miri hours; of this it runs
 // `engine_against_model`.

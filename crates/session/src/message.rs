@@ -16,7 +16,7 @@ pub struct Written {
     pub keys: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
-    /// Version of its format.
+    /// Version of the file's format.
     pub version: Version,
 }
 
@@ -148,7 +148,7 @@ pub enum Message {
     /// Send the line of a command to a client, if it still monitors.
     Monitor(Subscriber, Arc<[u8]>),
     /// Request a client to drop keys from its cache: an array of keys in RESP, or all keys if there
-    /// is none. True if another client redirects its invalidations to this one.
+    /// is no array. The flag is true if another client redirects its invalidations to this one.
     Invalidate(Subscriber, Option<Arc<[u8]>>, bool),
     /// Disconnect the client with this connection index and id.
     Kill(usize, u64),

@@ -23,9 +23,9 @@ use wire::{Args, Protocol};
 pub struct SnapshotForm {
     /// Whether hashes with field deadlines are written in Valkey's format.
     pub is_valkey: bool,
-    /// Whether it has the keys.
+    /// Whether the snapshot has the keys.
     pub has_keys: bool,
-    /// Whether it has the function libraries.
+    /// Whether the snapshot has the function libraries.
     pub has_libraries: bool,
 }
 
@@ -44,13 +44,13 @@ impl Default for SnapshotForm {
 pub struct Announced {
     /// Address of the replica, if it differs from the connection's.
     pub address: Option<String>,
-    /// Port on which it listens.
+    /// Port on which the replica listens.
     pub port: u16,
-    /// Whether it sent SYNC, so that no line precedes the snapshot.
+    /// Whether the replica sent SYNC, so that no line precedes the snapshot.
     pub is_old: bool,
-    /// Snapshot that it requests.
+    /// Snapshot that the replica requests.
     pub form: SnapshotForm,
-    /// Whether it requests only the snapshot.
+    /// Whether the replica requests only the snapshot.
     pub is_snapshot_only: bool,
 }
 

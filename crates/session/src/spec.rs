@@ -207,7 +207,8 @@ pub mod flag {
     /// Takes an amount of time that is bounded neither by its arguments nor by its reply: it copies
     /// or hashes a stored value, or concerns all subscribers, watched keys or subscriptions.
     pub const UNBOUNDED: u32 = 1 << 29;
-    /// Not shown by MONITOR before it runs: it has passwords, or shows itself later (EXEC).
+    /// Not shown by MONITOR before the command runs, because it has passwords or shows itself later
+    /// (EXEC).
     pub const SKIP_MONITOR: u32 = 1 << 30;
 
     /// Names of the flags in COMMAND's replies. Flags without a name are internal and not reported.

@@ -56,11 +56,11 @@ pub enum Effect {
     Restart,
     /// The code reads the value at each use.
     Read,
-    /// Nothing depends on it.
+    /// Nothing depends on the setting.
     Nothing,
     /// The users keep the password of the default user.
     Password,
-    /// The TLS configuration is built from it.
+    /// The TLS configuration is built from the setting.
     Tls,
     /// The keyspace keeps this limit of its collections.
     Limit(&'static str),
@@ -76,7 +76,7 @@ pub enum Effect {
     Events,
     /// The threads of the append-only file start or end with it.
     AppendOnly,
-    /// The threads of the append-only file wait for it.
+    /// Sets whether replies wait until the append-only file is on the disk, and wakes its threads.
     AppendSync,
     /// Whether writes are refused for lack of replicas is decided again.
     MinReplicas,

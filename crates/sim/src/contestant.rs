@@ -76,7 +76,7 @@ impl FromStr for Contestant {
 }
 
 impl Contestant {
-    /// Whether it is the segment engine.
+    /// Whether the contestant is the segment engine.
     pub fn is_engine(&self) -> bool {
         matches!(self, Contestant::Segments(_))
     }

@@ -16,7 +16,7 @@ pub enum Error {
     TooMany {
         /// Name of the trace.
         trace: String,
-        /// Which of them are too many: `requests` or `objects`.
+        /// Subject of the limit: `requests` or `objects`.
         what: &'static str,
         /// Maximum number that ids can represent.
         limit: usize,

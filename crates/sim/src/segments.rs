@@ -208,7 +208,7 @@ struct SegmentReplay<'a> {
     /// The learner of evictions that learn. It runs when a segment was opened or a ranking was used
     /// up, so that equal traces give equal results.
     group_learner: Option<GroupLearner>,
-    /// Number of segments opened until its last run.
+    /// Number of segments opened before the learner's last run.
     begun: u64,
     /// Number of all requests, including those that are not counted.
     requests: u64,

@@ -90,7 +90,7 @@ impl Size {
     /// share of the footprint is rounded down.
     ///
     /// # Errors
-    /// Bytes where objects are counted, and a share of less than one unit.
+    /// The size is in bytes where objects are counted, or is a share of less than one unit.
     pub fn resolve(&self, footprint: u64, name: &str, unit: Unit) -> Result<u64, Error> {
         let bad = |problem: String| Error::BadSize {
             given: self.given.clone(),

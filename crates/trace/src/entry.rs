@@ -17,7 +17,7 @@ pub(crate) struct Entry {
     pub(crate) aliases: &'static [&'static str],
     /// Whether the columns of the text are fixed or chosen by the caller.
     pub(crate) columns: Columns,
-    /// Whether its requests include the number of the object's next request.
+    /// Whether the format's requests include the number of the object's next request.
     pub(crate) has_next_access: bool,
     /// Systems whose traces are published in this format.
     pub(crate) workload: Workload,

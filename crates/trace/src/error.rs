@@ -16,7 +16,7 @@ pub enum Position {
     Record {
         /// Number of the record, counted from 1; 0 for anything before the first record.
         number: u64,
-        /// Offset of its first byte in the decompressed stream, counted from 0.
+        /// Offset of the record's first byte in the decompressed stream, counted from 0.
         offset: u64,
     },
     /// Row of a table in columns, counted from 1.

@@ -119,7 +119,7 @@ impl Format {
     /// Comma-separated text with named columns.
     pub const CSV: Format = Format(&csv::CSV);
 
-    /// Whether its requests carry the position of the object's next request, which
+    /// Whether the format's requests carry the position of the object's next request, which
     /// [`crate::Spool::annotate`] finds.
     pub fn has_next_access(self) -> bool {
         self.0.has_next_access

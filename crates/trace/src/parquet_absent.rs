@@ -1,5 +1,5 @@
-//! The format Parquet in a program that was built without the feature `parquet`: its name is known,
-//! and its use is refused with the reason.
+//! The Parquet format in a program built without the feature `parquet`: its name is known, but its
+//! use is refused with the reason.
 
 use crate::entry::{Columns, Entry, OpenError, Workload};
 

@@ -45,7 +45,7 @@ impl Op {
         Op::Decr,
     ];
 
-    /// Returns its name in a trace.
+    /// Returns the operation's name in a trace.
     pub const fn name(self) -> &'static str {
         match self {
             Op::Get => "get",
@@ -74,7 +74,7 @@ impl Op {
         }
     }
 
-    /// Whether it leaves the object unchanged.
+    /// Whether the operation leaves the object unchanged.
     pub const fn is_read(self) -> bool {
         matches!(self, Op::Get | Op::Gets)
     }

@@ -20,8 +20,8 @@ pub const LARGE_BYTES: usize = 4 << 20;
 const SPARE_BYTES: usize = 32 << 20;
 
 /// Whether this many bytes can be allocated now, with a reserve for small allocations. Where a
-/// failed allocation would end the process, a caller tries a large one before. Other threads may
-/// allocate in between.
+/// failed allocation would end the process, a caller checks here before a large one. Other threads
+/// may allocate in between.
 pub fn can_allocate(bytes: usize) -> bool {
     if bytes < LARGE_BYTES {
         return true;

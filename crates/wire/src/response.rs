@@ -307,7 +307,7 @@ impl Value {
         }
     }
 
-    /// Whether it is a null of RESP2 or RESP3.
+    /// Whether the reply is a null of RESP2 or RESP3.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null | Value::NullBulk | Value::NullArray)
     }

@@ -27,7 +27,7 @@ pub struct Finding {
     pub found: String,
     /// The text or fact that the rule expects.
     pub expected: String,
-    /// The reason of the rule.
+    /// Reason for the rule.
     pub why: &'static str,
 }
 

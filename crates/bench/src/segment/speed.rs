@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const WARM_UP: Duration = Duration::from_millis(100);
 /// Memory limit of each server in bytes, enough for all keys.
 const MEMORY_BYTES: u64 = 4 << 30;
-/// Upper bound of the memory that any server needs for a key and its metadata, in bytes.
+/// Upper bound on the memory that any server needs for a key and its metadata, in bytes.
 const OVERHEAD_BYTES: u64 = 250;
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]

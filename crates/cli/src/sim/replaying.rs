@@ -148,7 +148,7 @@ impl Replaying {
     }
 
     /// Returns rules for a comparison with the segment engine: unless --entry-overhead is given, an
-    /// entry of a policy counts with its overhead in this server.
+    /// entry of a policy counts with the overhead that it has in this server.
     pub fn beside_engine(&self, columns: &Columns, rules: Rules) -> Rules {
         let has_ttls = columns.has_ttls() && !rules.ignores_ttls;
         Rules {

@@ -497,8 +497,8 @@ fn the_segment_engine_is_replayed_beside_policies() {
     assert!(error.contains("objects are counted"), "{error}");
 }
 
-/// When compared with the engine, whose size includes its overhead, a policy's entry counts with
-/// its overhead in this server.
+/// In a comparison with the engine, whose size includes its overhead, a policy's entry counts with
+/// the overhead that it has in this server.
 #[test]
 fn curves_and_advice_compare_the_segment_engine_at_equal_memory() {
     let file = TemporaryFile::new("engine.csv", TRACE);

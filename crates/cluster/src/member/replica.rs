@@ -8,7 +8,7 @@ use crate::timing::Instant;
 /// State of a server that the record does not name as primary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Replica {
-    /// Whether it has all writes that it acknowledged to a primary.
+    /// Whether this replica has all writes that it acknowledged to a primary.
     pub(super) is_complete: bool,
     /// Instant at which a promise not to campaign ends.
     pub(super) promised_until: Option<Instant>,

@@ -17,7 +17,7 @@ struct Shard {
     primary: usize,
     /// Revision of the shard's record.
     since: Revision,
-    /// Writes to the slots that all members of the shard have.
+    /// Writes to the slots; all members of the shard have them.
     data: BTreeSet<u32>,
     /// Marks received before the next failover, each with the writes that precede it.
     imported: Vec<(Mark, BTreeSet<u32>)>,

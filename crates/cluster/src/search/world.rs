@@ -18,13 +18,13 @@ pub struct Node {
     pub member: Option<Member>,
     /// Writes in order.
     pub log: Vec<u32>,
-    /// Term in which it follows a primary; its log is then a prefix of the primary's log.
+    /// Term in which the server follows a primary; its log is then a prefix of the primary's log.
     follows: Option<u64>,
-    /// Rate of its clock in percent of real time.
+    /// Rate of the server's clock in percent of real time.
     rate: u64,
-    /// Newest term of its writes.
+    /// Newest term of the server's writes.
     epoch: u64,
-    /// Whether it has lost writes since it was complete.
+    /// Whether the server has lost writes since it was complete.
     has_lost: bool,
 }
 

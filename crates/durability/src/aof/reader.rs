@@ -43,7 +43,7 @@ impl fmt::Display for Damage {
 pub struct Command<'a> {
     /// Its arguments.
     pub args: Args<'a>,
-    /// Time of its execution, if the file contains it.
+    /// Time when the command was executed, if the file contains it.
     executed_at: Option<Tick>,
 }
 

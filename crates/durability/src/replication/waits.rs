@@ -17,7 +17,7 @@ pub struct Wait {
     pub position: u64,
     /// Whether this server's append-only file must reach it too; `None` for WAIT.
     pub local: Option<bool>,
-    /// Number of replicas that must reach it.
+    /// Number of replicas that must reach the position.
     pub replicas: usize,
     /// Deadline of the wait.
     pub deadline: Option<Moment>,

@@ -41,7 +41,7 @@ use super::{IN_PROGRESS, Then};
 pub struct Request {
     /// Reason, for the log.
     pub cause: String,
-    /// Action when it ends.
+    /// Action when the snapshot ends.
     pub then: Then,
 }
 
@@ -50,8 +50,8 @@ impl Request {
         matches!(self.then, Then::Stop { .. })
     }
 
-    /// Whether it replaces the snapshot file. A base of the append-only file and a snapshot for
-    /// replicas do not.
+    /// Whether the snapshot replaces the snapshot file. A base of the append-only file and a
+    /// snapshot for replicas do not.
     pub fn is_of_file(&self) -> bool {
         !matches!(self.then, Then::Rewritten | Then::Replicas)
     }

@@ -54,7 +54,7 @@ const AGAIN: usize = 1;
 struct Incoming {
     key_hash: u64,
     weight: u64,
-    /// Ghost list in which it was found.
+    /// Ghost list in which the key was found.
     found: Option<usize>,
 }
 

@@ -98,7 +98,7 @@ struct Node {
     list: u8,
     /// Whether the entry was never hit and was no ghost when it was inserted.
     is_new: bool,
-    /// Whether R moved it back to SR.
+    /// Whether R moved the entry back to SR.
     is_demoted: bool,
 }
 

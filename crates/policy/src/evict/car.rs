@@ -55,7 +55,7 @@ const DROPS_MAX: usize = 4;
 #[derive(Clone, Copy, Debug)]
 struct Incoming {
     key_hash: u64,
-    /// Ghost list in which its key was found.
+    /// Ghost list in which the key was found.
     found: Option<usize>,
 }
 

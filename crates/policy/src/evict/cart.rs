@@ -56,7 +56,7 @@ const DROPS_MAX: usize = 4;
 #[derive(Clone, Copy, Debug)]
 struct Incoming {
     key_hash: u64,
-    /// Ghost list in which its key was found, and the ghost's weight.
+    /// Ghost list in which the key was found, and the ghost's weight.
     found: Option<(usize, u64)>,
 }
 

@@ -156,7 +156,7 @@ struct Slab {
     room: u32,
     live: u32,
     class: u32,
-    /// Whether new entries of its class may be written to it. Then it is listed in `open`.
+    /// Whether new entries of the slab's class may be written to it, in which case `open` lists it.
     is_open: bool,
     /// Neighbours in the order of eviction.
     older: u32,

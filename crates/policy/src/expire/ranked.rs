@@ -73,9 +73,9 @@ struct Leaf {
 
 /// Leaves in order. There is at least one.
 struct Branch {
-    /// Value of `low` in its first leaf.
+    /// Value of `low` in the branch's first leaf.
     low: Place,
-    /// Number of entries in its leaves.
+    /// Number of entries in the branch's leaves.
     count: usize,
     leaves: Vec<Leaf>,
 }

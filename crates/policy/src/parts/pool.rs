@@ -29,9 +29,9 @@ impl Default for Links {
 
 /// A node that can be in the list number `LIST`.
 pub trait Chained<const LIST: usize = 0>: Copy {
-    /// Returns its neighbours.
+    /// Returns the node's neighbours.
     fn links(&self) -> Links;
-    /// Returns its neighbours, for writing.
+    /// Returns the node's neighbours, for writing.
     fn links_mut(&mut self) -> &mut Links;
 }
 

@@ -65,7 +65,7 @@ fn kind_of(node: u32) -> usize {
     (node >> KIND_SHIFT) as usize
 }
 
-/// Runs a body with the node of any kind.
+/// Runs the body with a node, whichever of the four kinds it is.
 macro_rules! with_node {
     ($tree:expr, $node:expr, $get:ident, |$it:ident| $body:expr) => {{
         let index = $node & INDEX_MASK;

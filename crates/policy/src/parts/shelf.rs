@@ -13,7 +13,7 @@ const MARK: u8 = 2;
 pub trait Shelf: Clone + core::fmt::Debug + Send {
     /// Creates an empty shelf, number 0 or 1.
     fn new(id: u8) -> Self;
-    /// Returns its list.
+    /// Returns the shelf's list.
     fn list(&self) -> &List;
     /// Adds an entry that is in no shelf.
     fn push(&mut self, cells: &mut impl Cells<Node>, slot: Slot);

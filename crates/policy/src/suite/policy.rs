@@ -103,7 +103,7 @@ impl<M: Copy + Default> Cells<M> for Watched<'_, M> {
 pub struct Trial<P: Policy> {
     /// Policy under test.
     pub policy: P,
-    /// Host of its entries.
+    /// Host of the policy's entries.
     pub host: Host<P::Meta>,
     /// Entries by key, including those that the host has but the policy does not hold.
     pub table: BTreeMap<u64, Slot>,

@@ -12,7 +12,7 @@ use policy::parts::chance::{Chance, scramble};
 const REQUESTS: u64 = 30_000;
 const OBJECTS: u64 = 3_000;
 
-/// Requests whose popularity falls as a power and drifts: at intervals the ranks shift.
+/// Requests whose popularity follows a power law and drifts: the ranks shift at intervals.
 fn drifting(seed: u64) -> Trace {
     let mut chance = Chance::new(seed);
     let request = |number: u64| {

@@ -606,7 +606,8 @@ fn ranges_beyond_32_bits_are_refused() {
     );
 }
 
-/// Returns the message that `load` returns besides nil for this reader and the arguments after it.
+/// Returns the message that `load` returns together with nil for this reader and the arguments
+/// after it.
 fn load_error(reader_and_name: &str) -> String {
     run(&format!(
         "local chunk, why = load({reader_and_name}) return tostring(chunk) .. ' ' .. tostring(why)"

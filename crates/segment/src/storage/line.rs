@@ -77,7 +77,7 @@ pub(super) fn matching(line: &Line, hash: u64) -> u32 {
     matching
 }
 
-/// Returns the index of the first slot in a set that is not empty.
+/// Returns the index of the first slot in a non-empty set of slots.
 #[inline(always)]
 pub(super) fn first_of(matching: u32) -> usize {
     // 7 at most, because the set has seven bits. The mask makes that known to the compiler.

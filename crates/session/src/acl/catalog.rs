@@ -95,9 +95,9 @@ pub struct Entry {
     pub name: &'static str,
     /// Indexes of the subcommands.
     pub subcommands: std::ops::Range<SpecIndex>,
-    /// Whether it is a subcommand.
+    /// Whether this is a subcommand.
     pub is_subcommand: bool,
-    /// Set of its categories.
+    /// Set of the command's categories.
     pub categories: u32,
 }
 

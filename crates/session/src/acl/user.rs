@@ -276,7 +276,7 @@ impl std::fmt::Debug for User {
 /// A rule that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRule {
-    /// Position of its first word among the words, counted from 0.
+    /// Position of the rule's first word among the words, counted from 0.
     pub place: usize,
     /// The rule, without a password.
     pub shown: String,

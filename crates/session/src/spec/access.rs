@@ -58,7 +58,7 @@ pub struct Access {
 /// Channels among the arguments of a command, on which the user needs rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channels {
-    /// None, or none that need rights.
+    /// No keys, or none that need rights.
     None,
     /// The first argument.
     First,

@@ -68,7 +68,7 @@ pub(crate) struct Object {
     pub key: u64,
     pub first_ms: u64,
     pub last_ms: u64,
-    /// Number of its last request.
+    /// Number of the object's last request.
     pub last_number: u64,
     pub lifetime: Lifetime,
     /// Last TTL given; 0 for none.

@@ -30,9 +30,9 @@ pub struct ZipfFit {
 pub struct TopObject {
     /// Key, or hash of its text.
     pub key: u64,
-    /// Lower bound of its requests; exact unless objects are sampled.
+    /// Lower bound on the number of requests; exact unless objects are sampled.
     pub requests_min: u64,
-    /// Upper bound of its requests.
+    /// Upper bound on the number of requests.
     pub requests_max: u64,
 }
 

@@ -320,7 +320,7 @@ struct Run<'a> {
     map: Map,
     buckets: Arc<[u32]>,
     history: History,
-    /// Time, server and whether it comes up, in the order of time.
+    /// Time and server of each event, and whether the server comes up, in the order of time.
     events: Vec<(u64, u32, bool)>,
     next_event: usize,
     rebalance_at: u64,

@@ -71,7 +71,7 @@ pub struct Row {
     pub memory_bytes: u64,
     /// `None` if the cache is too small for the engine.
     pub miss_ratio: Option<f64>,
-    /// Miss ratio ÷ that of the study's first cache at this size.
+    /// Miss ratio ÷ miss ratio of the study's first cache at this size.
     pub over_first: Option<f64>,
 }
 

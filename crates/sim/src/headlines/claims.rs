@@ -9,7 +9,7 @@ use policy::any::POLICIES;
 pub struct Claim {
     /// Policy that the claim is about.
     pub subject: &'static str,
-    /// Policy that it is compared with.
+    /// Policy with which the subject is compared.
     pub over: &'static str,
     /// Kind of traces that the claim is about; `None` for all.
     pub kind: Option<TraceKind>,

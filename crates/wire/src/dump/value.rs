@@ -70,9 +70,9 @@ pub enum StreamPart<'a> {
     Entry {
         /// ID of the entry.
         id: DumpId,
-        /// Names of its fields.
+        /// Names of the entry's fields.
         names: &'a [Vec<u8>],
-        /// Values of its fields, one for each name.
+        /// Values of the entry's fields, one for each name.
         values: &'a [Vec<u8>],
     },
     /// The numbers, after all entries.

@@ -24,7 +24,7 @@ pub struct Item<'a> {
     pub was_hit: bool,
     /// Whether this client has won the right to recache (`W`).
     pub has_won: bool,
-    /// Whether it is out of date (`X`).
+    /// Whether the item is out of date (`X`).
     pub is_stale: bool,
     /// Whether another client has already won (`Z`).
     pub is_taken: bool,

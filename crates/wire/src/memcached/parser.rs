@@ -87,14 +87,14 @@ pub enum Parsed {
     },
     /// A request.
     Request {
-        /// Number of its bytes.
+        /// Number of bytes consumed.
         consumed: usize,
         /// The parsed request.
         request: Request,
     },
     /// A request that is refused.
     Refused {
-        /// Number of its bytes.
+        /// Number of bytes consumed.
         consumed: usize,
         /// Reply to the client.
         refusal: Refusal,

@@ -146,7 +146,7 @@ pub(super) const fn bit_of(flag: u8) -> u32 {
 pub struct Request {
     /// Command.
     pub verb: Verb,
-    /// Index of its first key in the spans that the parser appended to.
+    /// Index of the request's first key in the spans that the parser appended to.
     pub first_key: u32,
     /// Number of keys.
     pub key_count: u32,
@@ -162,9 +162,9 @@ pub struct Request {
     pub number: u64,
     /// Whether the client requested no reply.
     pub is_noreply: bool,
-    /// Whether its keys continue the line of the previous request.
+    /// Whether the request's keys continue the line of the previous request.
     pub is_continued: bool,
-    /// Whether further keys of its line follow in the next request.
+    /// Whether further keys of the request's line follow in the next request.
     pub has_more: bool,
     /// Header of a binary request, which its reply repeats. `meta.cas` and `meta.initial` are then
     /// fields of the request, and an exptime of -1 says that `incr` does not create the key.

@@ -441,7 +441,7 @@ impl<R: io::Read> Reader<R> {
 /// A value as encoded in a file.
 #[derive(Debug)]
 pub struct RawValue<'r> {
-    /// Facts needed to read it.
+    /// Facts needed to read the value.
     pub head: RawHead,
     /// Its bytes.
     pub bytes: &'r [u8],

@@ -292,7 +292,7 @@ fn damage_without_a_checksum_does_no_harm_to_the_reader() {
     }
 }
 
-/// Changes of a byte: each bit, and all.
+/// Changes to a byte: each single bit, and all bits.
 const FLIPS: [u8; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 255];
 
 /// Returns a file of items after a header, without a checksum.

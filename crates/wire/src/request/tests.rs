@@ -12,7 +12,8 @@ struct Outcome {
     rest: usize,
 }
 
-/// Parses `stream` in pieces that end at `cuts`, in a buffer that is compacted as a session's is.
+/// Parses `stream` in pieces that end at `cuts`, in a buffer that is compacted like a session's
+/// buffer.
 fn parse_cut(limits: Limits, stream: &[u8], cuts: &[usize]) -> Outcome {
     let mut parser = Parser::new(limits);
     let (mut commands, mut error) = (Vec::new(), None);

@@ -294,7 +294,7 @@ struct Import {
     path: String,
     /// The local name.
     name: String,
-    /// Whether it is a re-export.
+    /// Whether the import is a re-export.
     is_public: bool,
 }
 

@@ -13,7 +13,7 @@ struct Page {
     is_held: bool,
     is_tested: bool,
     is_marked: bool,
-    /// Whether it was hot and was not requested since.
+    /// Whether the page was hot and was not requested since.
     is_demoted: bool,
 }
 

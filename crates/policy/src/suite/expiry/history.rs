@@ -72,7 +72,7 @@ pub fn run_long_history<I: ExpiryIndex>(config: &I::Config) {
 struct Expected {
     slot: Slot,
     deadline: Tick,
-    /// Number of deadlines set before it.
+    /// Number of deadlines set before this one.
     order: u64,
     /// Whether entries with equal deadlines must be returned in the order in which this entry and
     /// the others were inserted. False once the entry was updated or relocated.
