@@ -1,4 +1,4 @@
-//! Resident memory per entry. Each contender is measured in a process of its own.
+//! Resident memory per entry. Each contender is measured in its own process.
 
 use crate::contenders::{Contender, NAMES, Visit, build};
 use std::process::Command;

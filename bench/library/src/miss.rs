@@ -1,9 +1,9 @@
 //! Miss ratios on traces, cache-aside: a key that is missed is inserted.
 //!
 //! With TTLs, a millisecond passes per request. By its hash a key has a TTL of a twentieth of the
-//! trace (30 % of the keys), of a quarter (30 %) or none, because the traces have no TTLs of their
-//! own. Mayfly removes what expires; the other caches store the deadline in the value, and an
-//! expired value is a miss, as their users do it.
+//! trace (30 % of the keys), of a quarter (30 %) or none, because the traces have no TTLs. Mayfly
+//! removes what expires; the other caches store the deadline in the value, and an expired value is
+//! a miss, as their users do it.
 
 use crate::contenders::{Contender, Visit, build};
 use mayfly::{Cache, Clock, ManualClock, Timer};

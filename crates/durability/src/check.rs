@@ -52,7 +52,7 @@ pub struct Sums {
     pub empty: u64,
     /// Number of elements; a string counts as one.
     pub elements: u64,
-    /// Number of elements with a deadline of their own.
+    /// Number of elements that have a deadline.
     pub elements_with_deadline: u64,
     /// Bytes of keys and values, without the overhead of the format or of a server.
     pub bytes: u64,

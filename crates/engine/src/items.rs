@@ -60,7 +60,7 @@ pub trait Items: Strings {
     fn describe(&mut self, key: &Key<'_>) -> Option<(ItemFacts, usize)>;
 }
 
-/// Fields that the reply to a read needs besides the item's head.
+/// Fields that the reply to a read needs in addition to the item's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadFields {
     /// Whether the value is returned.

@@ -9,7 +9,7 @@
 //! with a clock measures how long they take.
 //!
 //! Start with `regressor.rs`, the interface between policies and models. `any.rs` lists the
-//! policies. `group_learner.rs` learns the utility of groups for an engine that evicts by itself
+//! policies. `group_learner.rs` learns the utility of groups for an engine that evicts on its own
 //! (experimental). `distances.rs` is shared by the policies that learn when an object is requested
 //! next; `features.rs` and `schedule.rs` are shared by all policies that learn about groups.
 #![forbid(unsafe_code)]

@@ -72,7 +72,7 @@ impl Watch {
 /// Progress of one task's load.
 pub(crate) struct Pace {
     watch: Arc<Watch>,
-    /// Instant at which the task was woken, or 0 if it has been polled since.
+    /// Instant at which the task was woken, or 0 if it has been polled since then.
     woken_at: AtomicU64,
     has_waiters: AtomicBool,
     task: Mutex<Option<Waker>>,

@@ -64,8 +64,8 @@ impl Alarm {
         }
     }
 
-    /// Wakes the waiter if it would sleep beyond `due`. The caller must have published `due`
-    /// before.
+    /// Wakes the waiter if it would sleep beyond `due`. The caller must already have published
+    /// `due`.
     #[inline]
     pub(crate) fn notify(&self, due: u64) {
         if due < self.wake_at.load(SeqCst) && due < self.wake_at.fetch_min(due, SeqCst) {

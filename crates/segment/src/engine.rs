@@ -11,8 +11,8 @@ use crate::writer::Writer;
 use policy::Tick;
 use std::sync::PoisonError;
 
-/// Cache of segments. Reads take no lock. Any thread may read, and may write with a [`Writer`] of
-/// its own.
+/// Cache of segments. Reads take no lock. Any thread may read, and may write with its own
+/// [`Writer`].
 #[derive(Debug)]
 pub struct Segcache<C = Stored> {
     pub(crate) storage: Store<C>,
@@ -265,7 +265,7 @@ impl<C: Objects> Segcache<C> {
         self.store_for(writer, key, value, lifetime, condition, now)
     }
 
-    /// Stores an object with a deadline that the engine returned before. If a deadline is kept
+    /// Stores an object with a deadline that the engine returned earlier. If a deadline is kept
     /// repeatedly, it becomes earlier once, by less than the width of its TTL bucket.
     ///
     /// # Errors

@@ -75,7 +75,7 @@
 //! the first six or seven), and nearly 1 if some are requested more often, because writes and
 //! merges move those to the first line; a quarter of a line for the segment's stamp, which the
 //! nearest cache usually has (16 bytes a segment); and the lines of the object. Two small
-//! directories, of pieces of the table and of chunks of memory, are read before. A prefetched batch
+//! directories, of pieces of the table and of chunks of memory, are read first. A prefetched batch
 //! waits for neither. A miss reads the lines of its chain, and one object in 450 misses, because a
 //! tag has 12 bits. A set writes its object behind the last one, and the line.
 //!

@@ -163,7 +163,8 @@ impl Segcache<Stored> {
         self.store(writer, key, Payload::Bytes(value), ttl_ms, condition, now)
     }
 
-    /// Changes a value that is a number, in place if it was changed before. Returns the new number.
+    /// Changes a value that is a number, in place if it has been changed before. Returns the new
+    /// number.
     ///
     /// `number_of` decides which items and bytes are a number, as [`crate::decimal`] does for bytes
     /// alone. `change` returns the new number, or `None` to decline. It may be called more than

@@ -90,8 +90,8 @@ impl Running {
     }
 }
 
-/// Checks everything that [`start`] reads besides the settings: users, certificates, new names of
-/// commands, ports and paths. Opens no port and writes no file. Returns what is wrong.
+/// Checks everything that [`start`] reads in addition to the settings: users, certificates, new
+/// names of commands, ports and paths. Opens no port and writes no file. Returns what is wrong.
 pub fn check(config: &Config) -> Vec<String> {
     let mut problems = conflicts(config);
     let others = [

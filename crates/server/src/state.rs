@@ -428,7 +428,7 @@ impl Server {
     }
 
     /// Requests the worker of a client to disconnect it. From now on the client is not served.
-    /// Returns false if that was requested before.
+    /// Returns false if that was already requested.
     pub fn disconnect(&self, info: &ClientInfo) -> bool {
         let is_first = info.kill();
         if is_first && let Some(inbox) = self.inboxes.get(info.worker) {

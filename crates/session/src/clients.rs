@@ -209,7 +209,7 @@ impl ClientInfo {
     }
 
     /// Decides that the client is disconnected. From now on it is served no more, although its
-    /// worker closes the connection later. Returns false if that was decided before.
+    /// worker closes the connection later. Returns false if that was already decided.
     pub fn kill(&self) -> bool {
         !self.is_killed.swap(true, AcqRel)
     }

@@ -75,7 +75,7 @@ pub enum ReplyMode {
 /// State for the commands of a primary or of an append-only file.
 #[derive(Debug, Default)]
 pub struct FeedState {
-    /// Whether the current command has run a script and was not refused before.
+    /// Whether the current command has run a script, rather than being refused first.
     pub has_run_script: bool,
     /// The first command that could not be executed, and the reason.
     failure: Option<String>,

@@ -186,7 +186,7 @@ impl Columns {
         (ttl != ShortTtl::default()).then(|| ttl.ms())
     }
 
-    /// Milliseconds between request `index` and the one before.
+    /// Milliseconds between request `index` and the previous one.
     #[inline(always)]
     pub(crate) fn gap_ms(&self, index: usize) -> u64 {
         self.gaps.get(index)

@@ -73,7 +73,7 @@ impl WaitQueues {
     }
 
     /// Marks a key as written or removed. `number` is called only if a client is blocked on it and
-    /// it was not marked before.
+    /// the key is not marked yet.
     pub fn mark_ready(&mut self, db: u8, key: &[u8], number: impl FnOnce() -> u64) {
         if self.queues.is_empty() {
             return;

@@ -255,7 +255,7 @@ struct Csv<R> {
     columns: Vec<Column>,
     /// Buffer for the text of a quoted field without its quotes.
     unquoted: Vec<u8>,
-    /// Request of the last line, and how many more times it is to be returned.
+    /// Request of the last line, and the number of times that it will be returned again.
     repeated: (Request, u64),
 }
 

@@ -63,7 +63,7 @@ pub struct Prepared {
     pub keys: Vec<u64>,
     /// Time of the first request in milliseconds.
     pub start_ms: u64,
-    /// By request: milliseconds since the request before.
+    /// By request: milliseconds since the previous request.
     pub gaps: Gaps,
     /// For each request, the operation as its position in [`Op::ALL`].
     pub ops: Column<u8>,

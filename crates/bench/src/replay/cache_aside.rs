@@ -188,7 +188,7 @@ impl<F: Fn(u64) -> Option<u64>> Driver for CacheAside<'_, F> {
 struct LiveKeys {
     /// Deadline of each key; `u64::MAX` for none.
     deadlines: HashMap<u64, u64>,
-    /// Deadlines in ascending order. Some belong to keys whose deadline was replaced since.
+    /// Deadlines in ascending order. Some belong to keys whose deadline has since been replaced.
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     in_flight: u64,
     published: Arc<AtomicU64>,

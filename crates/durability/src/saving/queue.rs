@@ -28,7 +28,7 @@ pub const BYTES_MAX: usize = 16 << 20;
 /// Interval at which a worker that waits for the thread logs the wait.
 const STALL_PAUSE: Duration = Duration::from_secs(5);
 
-/// Location of a snapshot file, and its contents besides the keys.
+/// Location of a snapshot file, and its contents other than the keys.
 #[derive(Debug)]
 pub struct Plan {
     /// Number of the snapshot.

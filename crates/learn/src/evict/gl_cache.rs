@@ -30,7 +30,7 @@
 //! the groups were evicted, a step for each group and a prediction of all; once an interval a
 //! training. Prediction and training are bounded by the number of groups and of samples, and are
 //! not cut by the budget. One request in (entries / 4,095) also goes through three miniatures, each
-//! of which trains by itself.
+//! of which trains on its own.
 //!
 //! # Knobs
 //! `mode` (`e`; `t` for throughput): sets the defaults of the next three. `group` (60; `t` 200):
@@ -58,8 +58,8 @@
 //! seconds. Rates and ages are by the clock; ages are in requests where it stands still. Rates and
 //! the miss ratio at creation are means over the last groups written, each with half the weight of
 //! the group eight later. A sample is used once it has collected for a quarter of an interval, if
-//! there are 128 such. Entries that a merge keeps go on collecting for their sampled group. Small
-//! caches have smaller groups, two hundred of them. A hit does not rescue an entry chosen for
+//! there are 128 such samples. Entries that a merge keeps go on collecting for their sampled group.
+//! Small caches have smaller groups, two hundred of them. A hit does not rescue an entry chosen for
 //! eviction; the entry worth least is evicted first. Not adopted from the reference code: an
 //! untrained phase that may never end, three more features, and an abort at removals.
 //!

@@ -142,7 +142,7 @@ impl View {
         self.current().is_some_and(Map::is_coding)
     }
 
-    /// Returns the nodes that have stopped answering and have not answered since.
+    /// Returns the nodes that have stopped answering and have not answered since then.
     pub fn down(&self) -> &BTreeSet<ServerId> {
         &self.down
     }

@@ -17,7 +17,8 @@ use std::time::Duration;
 /// never stop writing.
 const REINSERTED_PART: u64 = 4;
 
-/// Function that returns true if responses that left memory have been replaced or purged since.
+/// Function that returns true if responses that left memory have been replaced or purged since
+/// then.
 pub(super) type Superseded = Box<dyn Fn(&Victim) -> bool + Send>;
 
 pub(super) struct Writer {

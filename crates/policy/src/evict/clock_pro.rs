@@ -10,7 +10,7 @@
 //!
 //! In CLOCK-Pro+ (`clock-pro-plus`) *m_c* follows what each kind of entry would have gained, as in
 //! ARC: it grows when an evicted entry is requested again in its test period, and shrinks when an
-//! entry is that was hot before. The scarcer of the two kinds moves it by as much more.
+//! entry that was hot before is requested. The scarcer of the two kinds moves it by as much more.
 //!
 //! # Source
 //! S. Jiang, F. Chen, X. Zhang, *CLOCK-Pro: an effective improvement of the CLOCK replacement*,
@@ -105,7 +105,7 @@ struct Node {
     status: Status,
     /// Whether the node is in the list of test periods; HAND_hot may have passed it already.
     is_tested: bool,
-    /// Whether a cold entry was hot and was not requested since. In CLOCK-Pro+ only.
+    /// Whether a cold entry was hot and has not been requested since. In CLOCK-Pro+ only.
     is_demoted: bool,
 }
 
@@ -129,7 +129,8 @@ pub struct ClockPro<const PLUS: bool = false> {
     cold: Chain<QUEUE>,
     hot_weight: u64,
     gone_weight: u64,
-    /// Weight of the cold entries that were hot and were not requested since. In CLOCK-Pro+ only.
+    /// Weight of the cold entries that were hot and have not been requested since. In CLOCK-Pro+
+    /// only.
     demoted_weight: u64,
     /// m_c: target weight of the cold entries held.
     cold_aim: u64,

@@ -33,7 +33,7 @@
 //! [`ghost`](crate::parts::ghost)); stale references as in `fifo`.
 //!
 //! # Avoid when
-//! The main policy demotes quickly by itself, or the cache holds most of the requested keys.
+//! The main policy demotes quickly on its own, or the cache holds most of the requested keys.
 
 use super::arc::Arc;
 use super::cacheus::Cacheus;

@@ -12,7 +12,7 @@
 //!
 //! # State
 //! Per entry: 16 bits (see [`qd`](super::qd) and [`sieve`](super::sieve)) and a 4-byte reference in
-//! a queue; besides, about 0.9 ghosts an entry at 5 bytes.
+//! a queue, plus about 0.9 ghosts an entry at 5 bytes.
 //!
 //! # Cost
 //! hit: one write of the entry's bits, or none · miss: a look-up in two cache lines of ghosts ·

@@ -29,8 +29,8 @@
 //! are all you need for cache eviction*, SOSP 2023) with its adaptive form S3-FIFO-D; the
 //! correlated references of LRU-K (E. J. O'Neil, P. E. O'Neil, G. Weikum, SIGMOD 1993), applied to
 //! the small queue by Clock2Q+ (Zhai et al., 2025, <https://arxiv.org/abs/2511.21958>). New are the
-//! window of main, the windows without bits of their own, ghosts that serve both purposes, ghosts
-//! of expired entries, and hits needed by weight (that a large entry is worth less is known from
+//! window of main, the windows without their own bits, ghosts that serve both purposes, ghosts of
+//! expired entries, and hits needed by weight (that a large entry is worth less is known from
 //! GreedyDual-Size-Frequency). `docs/lab/s3fifo-w.md` has the effect of each part.
 //!
 //! # State

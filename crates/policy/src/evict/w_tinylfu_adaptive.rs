@@ -68,7 +68,7 @@ pub struct WTinyLfuAdaptive {
     is_full: bool,
     hits: u64,
     misses: u64,
-    /// Hit ratio of the sample before.
+    /// Hit ratio of the previous sample.
     hit_ratio_before: f64,
     /// Next step as a share of the capacity; negative if the window shrinks.
     step: f64,

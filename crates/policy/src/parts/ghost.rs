@@ -13,8 +13,8 @@
 //! The fingerprint chooses the bucket, so that a segment can be rebuilt at another size from its
 //! content. A ghost that finds no room in its bucket goes to the next one. The number of segments
 //! is chosen at the first ghost, when the content of the full cache shows how many to expect; each
-//! segment grows and shrinks by itself in steps of an eighth to a quarter. So the table follows its
-//! content without ever doubling at once, and one call rebuilds at most one segment (about 200
+//! segment grows and shrinks on its own in steps of an eighth to a quarter. So the table follows
+//! its content without ever doubling at once, and one call rebuilds at most one segment (about 200
 //! ghosts).
 //!
 //! Inexact by design: full buckets lose their oldest ghosts early (1 in 50 at the usual load); an

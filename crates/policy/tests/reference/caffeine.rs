@@ -6,7 +6,7 @@
 //! two rows: that version guards the change of an entry from short to long otherwise than the
 //! source, which a later one corrected, and truncates the ratios by which the target moves to whole
 //! numbers. W-TinyLFU differs where most requests hit, because of the aging of the sketch (see the
-//! test below): `gradle_build_cache` has limits of its own.
+//! test below): `gradle_build_cache` has its own limits.
 
 use crate::replay::{Unit, replay};
 use crate::{is_chosen, traces, w_tinylfu};

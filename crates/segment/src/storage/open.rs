@@ -237,7 +237,7 @@ impl OpenSegments {
     }
 
     /// Adds a segment that was opened for an object. [`OpenSegments::to_seal`] must have returned
-    /// `None` before.
+    /// `None` first.
     pub(crate) fn insert(&mut self, id: SegmentId, placement: &Placement, now: Tick) {
         debug_assert!(self.list.len() < self.open_max);
         // If the segment is listed already, it was taken from this writer meanwhile and has become

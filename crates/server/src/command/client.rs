@@ -422,7 +422,7 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// Disconnects a client. Returns false if that was requested before.
+/// Disconnects a client. Returns false if that was already requested.
 pub(super) fn disconnect(ctx: &mut Ctx<'_, '_>, info: &Arc<ClientInfo>) -> bool {
     if info.id != ctx.session.info.id {
         return ctx.server.disconnect(info);

@@ -1,5 +1,5 @@
 //! Commands on many keys or channels that run in steps: DEL or WATCH of a hundred thousand keys,
-//! KEYS, SUBSCRIBE. Each step is a short command of its own; between two steps, the worker serves
+//! KEYS, SUBSCRIBE. Each step is a separate short command; between two steps, the worker serves
 //! other clients.
 //!
 //! Such a command is not atomic for other clients. Commands on few keys are. On the segment engine,
@@ -252,7 +252,7 @@ impl Executor<'_> {
         Stepped::More
     }
 
-    /// Checks the rights to the next names. Returns `None` if all were checked before.
+    /// Checks the rights to the next names. Returns `None` if all were already checked.
     fn check_step(
         &self,
         session: &mut Session,

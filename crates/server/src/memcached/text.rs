@@ -47,7 +47,7 @@ pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>) -> Progress {
     Progress::Done
 }
 
-/// Reads the keys of a request, until the reply is long enough that the client shall take it first.
+/// Reads the keys of a request, until the reply is so long that the client must take it first.
 fn get<E: Items>(turn: &mut Turn<'_, E>, expiration: Option<DeadlineChange>) -> Progress {
     let wants_cas = matches!(turn.request.verb, Verb::Gets | Verb::Gats);
     let begin = turn.out.len();

@@ -37,7 +37,7 @@ static IS_ON: LazyLock<bool> = LazyLock::new(|| {
     is_on
 });
 
-/// Gives commands their other names, if this is that process. No server may exist before.
+/// Gives commands their other names, if this is that process. No server may exist yet.
 pub fn prepare() {
     LazyLock::force(&IS_ON);
 }

@@ -20,8 +20,8 @@ const FIRST_ARGUMENT_MAX: usize = 256;
 /// Maximum length of a name times the work per byte for the patterns with special characters. A
 /// longer name matches none of these patterns, so that one check takes a bounded time, some 20 ms.
 const GLOB_WORK_MAX: usize = 1 << 24;
-/// Work per byte of a name for a pattern with special characters, besides a unit for each byte of
-/// the pattern. Only classes in long parts of a pattern cost as much as its length.
+/// Work per byte of a name for a pattern with special characters, in addition to a unit for each
+/// byte of the pattern. Only classes in long parts of a pattern cost as much as its length.
 const GLOB_WORK_MIN: usize = 64;
 
 /// Reason why a rule is refused.

@@ -13,7 +13,8 @@ pub struct TimeFaults {
     /// Requests with a timestamp before that of an earlier request; they count as simultaneous with
     /// it.
     pub backwards: u64,
-    /// Pauses of more than a day that are ten times as long as all time before. Windows skip them.
+    /// Pauses of more than a day that are ten times as long as all the time before them. Windows
+    /// skip them.
     pub jumps: u64,
     /// Total milliseconds of these pauses.
     pub skipped_ms: u64,

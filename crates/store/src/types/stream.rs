@@ -34,7 +34,7 @@ use producers::Idempotence;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Bytes of a group besides those that the group counts.
+/// Bytes of a group in addition to those that the group counts.
 const GROUP_BYTES: usize = size_of::<Group>() + 64;
 
 /// Treatment of consumer group references when entries are removed.

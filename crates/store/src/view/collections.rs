@@ -1,7 +1,7 @@
 //! Access to collections by key, and copies and moves of entries of any type.
 //!
 //! A collection is passed to a closure. Its form afterwards decides how it is stored: in the key's
-//! block, as one allocation, or in a structure of its own. An empty collection deletes the key.
+//! block, as one allocation, or in a separate structure. An empty collection deletes the key.
 
 use super::{NewDeadline, Purpose, View};
 use crate::collection::{ChangedElements, Collection, Representation, Scene};

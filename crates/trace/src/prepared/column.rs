@@ -139,7 +139,7 @@ impl Number for ShortTtl {
 /// Marks a gap that does not fit its column and is in `long` instead.
 const LONG: u32 = u32::MAX;
 
-/// Milliseconds between each request and the one before.
+/// Milliseconds between each request and the previous one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
     short: Column<u32>,

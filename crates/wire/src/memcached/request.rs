@@ -117,7 +117,7 @@ pub struct Meta {
     pub new_cas: u64,
     /// `N`: TTL in seconds of an item created on a miss.
     pub vivify: i64,
-    /// `R`: remaining TTL in seconds below which one client shall recache.
+    /// `R`: remaining TTL in seconds below which one client must recache the value.
     pub recache: i64,
     /// `D`: difference to count by; 1 by default.
     pub delta: u64,

@@ -25,7 +25,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Records the first state of the cache. Returns false if a state was recorded before.
+    /// Records the first state of the cache. Returns false if a state has already been recorded.
     pub(super) fn begin(&mut self, facts: &impl Facts) -> bool {
         if self.has_begun {
             return false;

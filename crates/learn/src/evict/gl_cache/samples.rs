@@ -1,4 +1,4 @@
-//! Samples of groups: the features at the time of sampling, and the utility observed since.
+//! Samples of groups: the features at the time of sampling, and the utility observed since then.
 
 use super::features::WIDTH;
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +15,7 @@ struct Sample {
     grace: u32,
     /// Number of the request at which the sample was taken.
     taken_at: u64,
-    /// Sum of 1 / (distance × size) over the entries requested since.
+    /// Sum of 1 / (distance × size) over the entries requested since then.
     utility: f64,
 }
 

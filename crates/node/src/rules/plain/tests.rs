@@ -29,7 +29,7 @@ fn kind(bytes: &[u8]) -> Kind {
     }
 }
 
-/// Returns the kind of a request with some fields besides Host.
+/// Returns the kind of a request with some fields in addition to Host.
 fn with(fields: &str) -> Kind {
     kind(format!("GET /x HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())
 }

@@ -13,7 +13,7 @@ struct Page {
     is_held: bool,
     is_tested: bool,
     is_marked: bool,
-    /// Whether the page was hot and was not requested since.
+    /// Whether the page was hot and has not been requested since.
     is_demoted: bool,
 }
 

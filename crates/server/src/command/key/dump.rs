@@ -277,7 +277,7 @@ pub struct Restored<'s> {
 struct FieldFilter(Box<[u64; 64]>);
 
 impl FieldFilter {
-    /// Adds a field. Returns whether it may have been added before.
+    /// Adds a field. Returns whether it may already have been added.
     #[inline]
     fn add(&mut self, field: &[u8]) -> bool {
         let mut ends = [[0; 8]; 2];

@@ -49,7 +49,7 @@ enum NewId {
     Given(StreamId),
 }
 
-/// A producer and, unless it is to be derived from the fields, its message.
+/// A producer and, unless it must be derived from the fields, its message.
 type Message<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// Options of XADD and XTRIM.
@@ -315,7 +315,7 @@ impl<'a> AddRequest<'a> {
         Ok(id)
     }
 
-    /// Adds the entry, unless a message was sent before.
+    /// Adds the entry, unless the message was already sent.
     fn add(&self, stream: &mut Stream, scene: &Scene<'_>) -> Result<Added, Refusal> {
         let derived;
         let message = match self.options.message {
@@ -357,7 +357,7 @@ impl<'a> AddRequest<'a> {
 enum Added {
     /// The entry was added, and some were trimmed.
     New { id: StreamId, trimmed: u64 },
-    /// The message had become this entry before.
+    /// The message had already become this entry.
     Before(StreamId),
 }
 

@@ -135,7 +135,7 @@ impl Backlog {
 }
 
 impl Connection {
-    /// Sends messages of the backlog. The output was sent before.
+    /// Sends messages of the backlog. The output must already have been sent.
     pub(super) fn send_backlog(&mut self, scratch: &mut Scratch) -> Sent {
         let mut left = SENT_PER_TURN;
         while !self.backlog.is_empty() {

@@ -138,7 +138,7 @@ pub struct Entry<'a> {
     pub deadline: Option<Tick>,
     /// Number of fields.
     len: usize,
-    /// Names of the block, without their number, if the entry has no names of its own.
+    /// Names of the block, without their number, if the entry does not have its own names.
     names: Option<&'a [u8]>,
     /// Values, or names and values.
     body: &'a [u8],

@@ -15,8 +15,8 @@ use std::sync::Arc;
 const PENDING_BYTES: usize = 64 + 48;
 /// Bytes of a pending entry in the tree by time.
 const TIMED_BYTES: usize = 48;
-/// Bytes of a consumer besides its name: its record, its place in the order of names, and the
-/// head of the shared name.
+/// Bytes of a consumer without its name: its record, its place in the order of names, and the head
+/// of the shared name.
 const CONSUMER_BYTES: usize = size_of::<Option<Consumer>>() + 40 + 16;
 
 /// Number of a consumer within its group. It is reused after the consumer is deleted.

@@ -17,7 +17,7 @@ pub const IDEMPOTENCE_SECONDS: (i64, i64, i64) = (1, 86_400, 100);
 /// Range of the number of messages kept for each producer, and its default.
 pub const IDEMPOTENCE_SIZE: (i64, i64, i64) = (1, 10_000, 100);
 
-/// Bytes of a message besides its ID, and of a producer besides its name.
+/// Bytes of a message without its ID, and of a producer without its name.
 const MESSAGE_BYTES: usize = 16 + 2 * (16 + 16) + 16 + 8;
 const PRODUCER_BYTES: usize = 16 + 24 + 48 + 32;
 
