@@ -79,7 +79,7 @@ pub struct ReplicaState {
     pub unread: Option<Version>,
     /// Data that the replica receives next.
     pub phase: Phase,
-    /// Its reader of the feed; 0 before it has one.
+    /// The replica's reader of the feed; 0 before it has one.
     pub reader: u64,
     /// Position that the replica has acknowledged.
     pub acked: u64,

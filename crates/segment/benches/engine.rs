@@ -100,8 +100,9 @@ fn fill(cache: &Segcache, writer: &mut Writer, keys: u64, value: &[u8]) -> f64 {
     (cpu_ns() - begin) as f64 / keys as f64
 }
 
-/// The cost of memory alone: a cache line of a table, and then an object at the place that the line
-/// names, which is copied. As many of both as the engine has, without comparisons.
+/// The cost of memory access alone: reads a cache line of a table, and copies an object at the
+/// place that the line names. There are as many lines and objects as in the engine, but nothing is
+/// compared.
 struct Floor {
     lines: Vec<[u64; 8]>,
     objects: Vec<[u64; 13]>,

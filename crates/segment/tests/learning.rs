@@ -57,7 +57,7 @@ impl World {
         self.now = Tick(self.now.0 + 1000 * seconds);
     }
 
-    /// Samples a segment; few are sealed.
+    /// Samples a segment. Few segments are sealed, so that many random numbers may find none.
     fn sample(&self) {
         assert!((0..1_000).any(|random| self.cache.sample(random, self.now)));
     }

@@ -22,7 +22,7 @@ const REPORT_BYTES_MAX: usize = 512;
 
 /// Last command of each worker.
 static LAST: [AtomicU16; WORKERS_MAX] = [const { AtomicU16::new(SpecIndex::MAX) }; WORKERS_MAX];
-/// Returns the name of a command.
+/// Function that returns the name of a command.
 static NAMES: OnceLock<fn(SpecIndex) -> &'static str> = OnceLock::new();
 
 /// Returns where a worker notes the command that it begins. Workers beyond the maximum share the

@@ -497,8 +497,8 @@ fn show(server: &Server, session: &Session, chosen: &Chosen, args: Args<'_>, cal
 }
 
 /// Returns the error for a command of this length that is not permitted now, or for which there is
-/// no memory. It stores about its own length. A command that does not fit into `maxmemory` is
-/// refused before it evicts all keys.
+/// no memory. A command is assumed to store about its own length, so that one that does not fit
+/// into `maxmemory` is refused before it evicts all keys.
 #[inline]
 fn refusal(server: &Server, flags: u32, len: usize) -> Option<&'static str> {
     if flags & flag::WRITE != 0

@@ -52,7 +52,7 @@ impl Batch {
     }
 }
 
-/// Runs a batch at one point in time as a worker does. The replies are written to `out`.
+/// Runs a batch at one point in time, like a worker. The replies are written to `out`.
 fn run(server: &Server, session: &mut Session, batch: &mut Batch, now: Tick, out: &mut Output) {
     out.clear();
     let mut executor = Executor::new(server, 0, now);
@@ -162,7 +162,7 @@ fn memcached_requests(request: &str, keys: &[String]) -> String {
     keys.iter().map(|key| request.replace("KEY", key)).collect()
 }
 
-/// Runs requests at one point in time as a worker does. The replies are written to `out`.
+/// Runs requests at one point in time, like a worker. The replies are written to `out`.
 fn run_memcached(
     server: &Server,
     session: &mut Session,

@@ -22,7 +22,7 @@ const FREE_FAILURES: u32 = 5;
 const DELAY_MS_MIN: u64 = 50;
 /// Maximum delay after the last failure in milliseconds.
 const DELAY_MS_MAX: u64 = 1_000;
-/// Time between two attempts of an address that wait, in milliseconds.
+/// Time between two waiting attempts from one address, in milliseconds.
 const SPACING_MS: u64 = 50;
 /// Time beyond which an attempt does not wait but is refused, in milliseconds.
 const WAIT_MS_MAX: u64 = 10_000;

@@ -35,7 +35,7 @@ pub struct Job {
     pub call: OwnedCall,
     /// Keyspace that contains the values of the keys while the command runs.
     pub annex: Keyspace,
-    /// Values that were moved there.
+    /// Values that were moved to the annex.
     pub leases: Vec<Lease>,
     /// Whether the server was a primary when the command began.
     pub is_of_primary: bool,

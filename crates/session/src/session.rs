@@ -279,8 +279,8 @@ impl Session {
     }
 
     /// Whether the rules of the user, which must be up to date, allow a command for a reason that
-    /// is quick to find. The command must not be a container. If the result is false, the command
-    /// may still be allowed.
+    /// can be found quickly. The command must not be a container. If the result is false, the
+    /// command may still be allowed.
     #[inline(always)]
     pub fn is_allowed_at_once(&mut self, index: SpecIndex, args: &Args<'_>) -> bool {
         match self.user.root().outlook(index) {

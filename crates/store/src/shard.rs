@@ -110,7 +110,7 @@ pub(crate) struct Locked {
     /// Key of the last edit of a collection, by database and hash, and the names of the elements
     /// that it changed. Only while events name elements.
     pub changed: Option<(u8, u64, Vec<Vec<u8>>)>,
-    /// Cas number of the last write of an item.
+    /// CAS number of the last write of an item.
     pub last_cas: u64,
 }
 

@@ -55,7 +55,7 @@ impl Primary {
         }
     }
 
-    /// Creates the state for a process that starts while the record names it as primary.
+    /// Creates the state for a process that starts while the record names its server as primary.
     pub(super) fn after_start(start: Start, since: Revision) -> Primary {
         Primary::new(start.offset, since, Some(start))
     }
@@ -65,8 +65,8 @@ impl Primary {
         !self.yields && self.fence.is_some_and(|fence| now < fence)
     }
 
-    /// Forgets transactions in doubt: the record has a new revision, so that any that it guarded
-    /// are void.
+    /// Forgets transactions in doubt: the record has a new revision, so that transactions guarded
+    /// by the old one are void.
     pub(super) fn forget_doubts(&mut self) {
         self.doubtful.clear();
         self.yields = false;

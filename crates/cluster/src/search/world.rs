@@ -94,7 +94,7 @@ pub enum Step {
     Write(usize),
     /// A replica gets all writes of the primary that it follows.
     Replicate(usize),
-    /// The primary takes the position of a replica.
+    /// The primary receives a replica's position.
     Receipt(usize),
     /// A primary sends the replies to writes.
     Acknowledge(usize),

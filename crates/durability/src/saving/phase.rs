@@ -101,7 +101,7 @@ pub enum Ended {
     Requested(Request),
     /// The snapshot in progress, which has this epoch, is ending.
     Running(u32),
-    /// It is a stop's snapshot, which cannot be cancelled.
+    /// The snapshot belongs to a stop and cannot be cancelled.
     IsStop,
 }
 

@@ -140,7 +140,8 @@ pub enum Reason {
     Distribution,
     /// The number does not change while the server runs.
     Constant,
-    /// The number describes one recording or one position, and a graph of it shows nothing.
+    /// The number describes one recording or one position, so that a graph of it would be
+    /// meaningless.
     Momentary,
 }
 

@@ -19,8 +19,8 @@ const KEPT_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of bytes encrypted at a time. With the records' overhead they fit into the
 /// buffer.
 const PLAIN_BYTES_MAX: usize = 48 << 10;
-/// Maximum number of bytes of tickets that are sent with the first reply. With it they fit into the
-/// buffer. Tickets are longer if they contain certificates of the client.
+/// Maximum number of bytes of tickets that are sent with the first reply, so that both fit into the
+/// buffer. Tickets are longer if they contain client certificates.
 const TICKETS_BYTES_MAX: usize = 4 << 10;
 /// Type of the record that a handshake begins with.
 const HANDSHAKE_RECORD: u8 = 22;

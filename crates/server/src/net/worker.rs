@@ -92,7 +92,7 @@ pub struct Worker {
     waits: BTreeSet<(Moment, usize, u64)>,
     /// Connections that wait to authenticate: time, index and client id, ordered by the time.
     delayed: BTreeSet<(Moment, usize, u64)>,
-    /// Connections to whose output a message was added, so that they must be flushed.
+    /// Connections with a message added to their output, which must be flushed.
     touched: Vec<usize>,
     messages: Vec<Message>,
     scratch: Scratch,

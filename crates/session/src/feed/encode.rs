@@ -36,7 +36,8 @@ fn put_head(out: &mut Vec<u8>, mark: u8, number: usize) {
     }
 }
 
-/// Returns the arguments with this name, the command's own, which `rename-command` does not change.
+/// Returns the arguments with the command replaced by its own name, which `rename-command` does not
+/// change.
 pub fn named<'a>(
     name: &'static str,
     args: Args<'a>,

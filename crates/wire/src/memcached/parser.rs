@@ -320,7 +320,7 @@ impl Parser {
         }
     }
 
-    /// Parses `get key`, by far the most frequent line, in a fifth of the general time. Returns
+    /// Parses `get key`, by far the most frequent line, in a fifth of the usual time. Returns
     /// `None` for any other line, or if the key is invalid.
     #[inline]
     fn lone_get(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Option<Parsed> {

@@ -491,7 +491,7 @@ enum Text {
     Other,
 }
 
-/// Returns the deadline stored in a file. −1 means none, and any other time before 1970 is as past
+/// Returns the deadline stored in a file. −1 means none, and any other time before 1970 is treated
 /// as 1970.
 fn read_deadline(at: i64) -> Option<u64> {
     (at != -1).then_some(at.max(0) as u64)
