@@ -4,7 +4,7 @@ use foyer_memory::{Cache as Foyer, CacheBuilder as FoyerBuilder, S3FifoConfig};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// What the measurements need of a cache.
+/// Operations that the measurements need from a cache.
 pub trait Contender: Send + Sync {
     /// Returns the value of a key.
     fn get(&self, key: u64) -> Option<u64>;

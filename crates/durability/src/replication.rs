@@ -63,7 +63,7 @@ pub enum Phase {
 /// A replica of this server.
 #[derive(Clone, Debug)]
 pub struct ReplicaState {
-    /// Its connection.
+    /// The replica's connection.
     pub client: Subscriber,
     /// Address without the port, as announced by the replica or taken from its connection.
     pub address: String,

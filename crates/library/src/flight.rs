@@ -69,7 +69,7 @@ pub(crate) enum Manner {
     Right,
 }
 
-/// What waiting callers need to know of a leader.
+/// Facts about a leader that waiting callers need.
 #[derive(Clone)]
 struct Leader {
     /// Number of the load in its shard.

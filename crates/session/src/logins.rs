@@ -35,7 +35,7 @@ const ADDRESSES_MAX: usize = 1_024;
 /// their number has doubled.
 const LOGGED_FAILURES: u32 = 4;
 
-/// When an attempt to authenticate is checked.
+/// Time at which an attempt to authenticate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Now.

@@ -41,7 +41,7 @@ impl fmt::Display for Damage {
 
 /// A command from a file.
 pub struct Command<'a> {
-    /// Its arguments.
+    /// The command's arguments.
     pub args: Args<'a>,
     /// Time when the command was executed, if the file contains it.
     executed_at: Option<Tick>,

@@ -41,9 +41,9 @@ pub enum ReplyAt<'r> {
 pub struct Ran<'r> {
     /// Index of the command in the table.
     pub index: SpecIndex,
-    /// Its arguments.
+    /// The command's arguments.
     pub args: Args<'r>,
-    /// Its reply.
+    /// The command's reply.
     pub reply: ReplyAt<'r>,
     /// Number of changes of the view before it ran.
     pub changes_before: u64,

@@ -80,11 +80,11 @@ fn begin(server: &Server, name: String, file: File) -> Result<Source, String> {
 
 /// An open file to load.
 pub struct Source {
-    /// Its path.
+    /// The file's path.
     pub name: String,
     /// The file.
     pub file: File,
-    /// Its size in bytes.
+    /// The file's size in bytes.
     pub bytes: u64,
 }
 

@@ -67,9 +67,9 @@ pub struct WindowRow {
 pub struct Spike {
     /// Start of the window: milliseconds or a request number.
     pub start: u64,
-    /// Its requests divided by the median of its neighbours.
+    /// The window's requests divided by the median of its neighbours.
     pub requests_ratio: f64,
-    /// Its distinct objects divided by the median of its neighbours.
+    /// The window's distinct objects divided by the median of its neighbours.
     pub objects_ratio: f64,
     /// Whether few objects received the additional requests. Otherwise the requests spread over
     /// more objects.

@@ -188,7 +188,7 @@ fn shape(opcode: u8) -> Option<(Shape, bool)> {
 
 /// Result of parsing the start of the input.
 pub(super) enum Found {
-    /// This number of bytes must be available.
+    /// A given number of bytes must be available.
     Needs(usize),
     Request(usize, Request),
     Refused(Refused),

@@ -20,7 +20,7 @@ pub enum Item<'r> {
     Field {
         /// Name of the field.
         name: &'r [u8],
-        /// Its value.
+        /// The field's value.
         value: &'r [u8],
     },
     /// Data of a module that belongs to no key, by the name of the module. It has been skipped.
@@ -443,7 +443,7 @@ impl<R: io::Read> Reader<R> {
 pub struct RawValue<'r> {
     /// Facts needed to read the value.
     pub head: RawHead,
-    /// Its bytes.
+    /// The value's bytes.
     pub bytes: &'r [u8],
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Many {
 pub(super) enum Found {
     /// Stale: its slot is vacant, has no deadline, or is filed in another place.
     Stale,
-    /// Its entry is filed here and has this deadline.
+    /// The reference's entry is filed here and has this deadline.
     Filed(u64),
 }
 

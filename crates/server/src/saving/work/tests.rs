@@ -29,7 +29,7 @@ const STEPS: u32 = 3;
 /// Number of rounds after which a snapshot that has not ended counts as stuck.
 const ROUNDS_MAX: usize = 10_000;
 
-/// What a walker has read or done and not yet passed on.
+/// Result of a walker's last step that has not been passed on yet.
 #[derive(Clone, Debug)]
 enum Walker {
     Nowhere,
