@@ -162,7 +162,7 @@ settings! {
     UnixSocket "unixsocket", Text, "", Restart, "Path of a local socket for Redis's protocol; empty means none.";
     UnixSocketPerm "unixsocketperm", Permissions, "0", Restart, "Permissions of the local sockets as an octal number such as 770; 0 leaves them to the umask.";
     MemcachedSocket "memcached-unixsocket", Text, "", Restart, "Path of a local socket for memcached's protocol; empty means none.";
-    Threads "threads" or "io-threads", Int(0, 128), "0", Restart, "Number of data threads; 0 means one, or one per core on machines with more than two cores.";
+    Threads "threads" or "io-threads", Int(0, 128), "0", Restart, "Number of data threads; 0 means one, or one per core on machines with more than two cores, at most 16.";
     TcpBacklog "tcp-backlog", Int(1, 65535), "511", Restart, "Maximum number of connections waiting to be accepted.";
     ProtectedMode "protected-mode", Bool, "yes", Read, "Whether to refuse clients from other machines while no password is set.";
     RequirePass "requirepass", Secret, "", Password, "Password of the default user; empty means none.";
