@@ -351,3 +351,183 @@ fn values(param: &Param) -> String {
         format!("{kind} *(fixed)*")
     }
 }
+
+/// Pages of the guide about other programs than the server. The names in them are in none of its
+/// tables.
+const OTHER_PAGES: &[&str] = &[
+    "choosing-a-policy.md",
+    "edge.md",
+    "install.md",
+    "library-from-others.md",
+    "library.md",
+    "programs.md",
+    "python.md",
+    "reading-a-report.md",
+    "sharding.md",
+    "simulator.md",
+    "writing-a-policy.md",
+];
+
+/// Words in the guide that look like settings or fields of INFO and are neither.
+const OTHER_WORDS: &[&str] = &[
+    // Programs, parts of commands, and settings of the configuration file alone.
+    "entries-added",
+    "expiry-lag",
+    "expiry-mixed",
+    "expiry-storm",
+    "gl-cache",
+    "redis-cli",
+    "rename-command",
+    "tls-cert",
+    "tls-cn",
+    // Functions and flags of scripts.
+    "acl_check_cmd",
+    "allow-cross-slot-keys",
+    "allow-oom",
+    "allow-stale",
+    "error_reply",
+    "no-cluster",
+    "no-writes",
+    "status_reply",
+    // Commands and statistics of memcached.
+    "cache_memlimit",
+    "evicted_active",
+    "evicted_unfetched",
+    "expired_unfetched",
+    "flush_all",
+    "get_expired",
+    "get_flushed",
+    "lru_crawler",
+    // Names of Redis and its exporter that this server does not have.
+    "allocator_muzzy",
+    "aof-timestamp-enabled",
+    "aof_rewrites_consecutive_failures",
+    "current_cow_size_age",
+    "current_save_keys_processed",
+    "current_save_keys_total",
+    "enable-protected-configs",
+    "eventloop_duration_sum",
+    "expired_subkeys_active",
+    "gcc_version",
+    "instantaneous_eventloop_duration_usec",
+    "io_threaded_total_prefetch_batches",
+    "io_threaded_total_prefetch_entries",
+    "lua-replicate-commands",
+    "mem_cluster_slot_migration_input_buffer",
+    "mem_cluster_slot_migration_input_buffer_peak",
+    "mem_cluster_slot_migration_output_buffer",
+    "mem_replica_full_sync_buffer",
+    "rdb_saves_consecutive_failures",
+    "redis_connected_clients",
+    "repl-diskless-sync",
+];
+
+/// Reads the pages of a folder of docs/, with their names, in alphabetical order.
+fn pages(folder: &str) -> BTreeMap<String, String> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let files = std::fs::read_dir(docs.join(folder)).expect("docs/ can be read");
+    let pages = files.filter_map(|file| {
+        let path = file.expect("docs/ can be read").path();
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        let text = name
+            .ends_with(".md")
+            .then(|| std::fs::read_to_string(&path));
+        Some((name, text?.expect("pages are UTF-8")))
+    });
+    pages.collect()
+}
+
+/// Fails if there are faults, with a list of them.
+fn expect_none(faults: &[String], what: &str) {
+    assert!(faults.is_empty(), "{what}:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn settings_and_fields_that_the_guide_names_exist() {
+    let reference = pages("reference");
+    let lists = ["configuration.md", "metrics.md", "policies.md"];
+    let is_known = |word: &str| {
+        let quoted = format!("`{word}`");
+        settings::find(word).is_some()
+            || server::info::rows().any(|row| row.name == word)
+            || lists.iter().any(|page| reference[*page].contains(&quoted))
+    };
+    // Two words at least, because any single one might be something else.
+    let is_name = |word: &str| {
+        let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let mut parts = word.split(['-', '_']);
+        word.contains(['-', '_']) && parts.all(|part| !part.is_empty() && part.bytes().all(is_part))
+    };
+    let mut faults = Vec::new();
+    for (page, text) in pages("guide") {
+        for (index, line) in text.lines().enumerate() {
+            if OTHER_PAGES.contains(&page.as_str()) {
+                break;
+            }
+            let quoted = line.split('`').skip(1).step_by(2);
+            let words = quoted.filter_map(|code| code.split([' ', ':']).next());
+            for word in words.filter(|word| is_name(word)) {
+                if !is_known(word) && !OTHER_WORDS.contains(&word) {
+                    faults.push(format!("docs/guide/{page}:{}: {word}", index + 1));
+                }
+            }
+        }
+    }
+    expect_none(
+        &faults,
+        "no setting, field of INFO, metric or policy has this name; correct it, or add it to OTHER_WORDS in crates/server/tests/docs.rs",
+    );
+    for word in OTHER_WORDS {
+        assert!(!is_known(word), "remove {word} from OTHER_WORDS: it exists");
+    }
+}
+
+#[test]
+fn subcommands_and_settings_of_config_that_the_docs_name_exist() {
+    let mut faults = Vec::new();
+    for folder in ["guide", "reference"] {
+        for (page, text) in pages(folder) {
+            for (index, line) in text.lines().enumerate() {
+                let is_outside = |char: char| !char.is_ascii_alphanumeric() && char != '-';
+                let words: Vec<&str> = line.split_ascii_whitespace().collect();
+                for pair in words.windows(2) {
+                    let (name, next) = (pair[0].trim_start_matches(is_outside), pair[1]);
+                    let next = next.trim_end_matches(is_outside);
+                    if lacks(name, next) {
+                        faults.push(format!("docs/{folder}/{page}:{}: {name} {next}", index + 1));
+                    }
+                }
+                for three in words.windows(3) {
+                    let [config, verb, name] = three else {
+                        continue;
+                    };
+                    let name = name.trim_end_matches(is_outside);
+                    let is_change = config.ends_with("CONFIG") && ["GET", "SET"].contains(verb);
+                    let is_word = !name.is_empty()
+                        && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+                    if is_change && is_word && settings::find(name).is_none() {
+                        faults.push(format!("docs/{folder}/{page}:{}: {name}", index + 1));
+                    }
+                }
+            }
+        }
+    }
+    expect_none(
+        &faults,
+        "no command or setting has this name; in a sentence, write `CONFIG SET` in backticks",
+    );
+}
+
+/// Whether a container of commands lacks a subcommand that is written in capital letters.
+fn lacks(name: &str, word: &str) -> bool {
+    let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+    let is_written = |text: &str| text.len() > 1 && text.bytes().all(is_capital);
+    if !is_written(name) || !is_written(word) {
+        return false;
+    }
+    let full = format!("{name}|{word}").to_ascii_lowercase();
+    command::table()
+        .iter()
+        .find(|spec| spec.has(flag::CONTAINER) && spec.name.eq_ignore_ascii_case(name))
+        .is_some_and(|spec| spec.subcommands.iter().all(|sub| sub.name != full))
+}
