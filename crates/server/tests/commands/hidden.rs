@@ -199,7 +199,7 @@ fn every_command_with_keys_has_a_row() {
         let name = spec.name.split('|').next().unwrap_or_default();
         assert!(
             named.contains(name) || WITHOUT_ROW.contains(&name),
-            "{} is not tested on hidden keys",
+            "{} is not tested on hidden keys; add a row to crates/server/tests/commands/hidden.txt",
             spec.name
         );
     }

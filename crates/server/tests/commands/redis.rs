@@ -264,7 +264,11 @@ fn redis_gives_the_replies_of_the_tables() {
         }
     }
     println!("{compared} commands compared");
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "redis-server replies differently; correct the command, or write `!` before the rows of what Redis lacks:\n{}",
+        failures.join("\n")
+    );
 }
 
 /// Formats a command's specification like the first part of COMMAND INFO's reply.
