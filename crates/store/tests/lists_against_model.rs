@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
-use store::{End, Keyspace, Options, Tick};
+use store::{AnyCollection, End, Keyspace, Options, Tick};
 
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"f"];
 
@@ -132,7 +132,7 @@ fn apply(space: &Keyspace, model: &mut Model, number: &mut usize, op: Op) {
                 Some(list.keep(start, count, scene))
             });
             if let Some(edited) = edited.expect("a list") {
-                view.defer_drop_list(&key(k), edited.result);
+                view.defer_drop(&key(k), AnyCollection::List(edited.result));
             }
             if let Some(deque) = model.get_mut(&k) {
                 *deque = deque.iter().skip(start).take(count).cloned().collect();

@@ -12,7 +12,7 @@ use request::Request;
 use session::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
 use session::spec::{Access, Form, Keys};
 use std::cmp::Ordering;
-use store::{Class, End, Key, Kind, List, Scene, View};
+use store::{AnyCollection, Class, End, Key, Kind, List, Scene, View};
 use wire::Args;
 use wire::number::parse_f64;
 use wire::output::OUTPUT_BYTES_MAX;
@@ -315,7 +315,7 @@ fn store(
         }
     } else {
         let old = ctx.replaced_kind(&key);
-        ctx.view.replace_list(&key, list);
+        ctx.view.store(&key, AnyCollection::List(list), None);
         ctx.view.notify_stored(&key, old);
         ctx.view.notify(Class::List, "sortstore", &key);
     }

@@ -26,7 +26,7 @@ pub struct Edited<R> {
     pub is_deleted: bool,
 }
 
-/// A collection of any type, for [`View::store`].
+/// A collection of any type, for [`View::store`] and [`View::defer_drop`].
 #[derive(Debug)]
 pub enum AnyCollection {
     /// Fields with values.
@@ -41,7 +41,19 @@ pub enum AnyCollection {
     Stream(Stream),
 }
 
-/// Defines the methods for reading, editing and replacing a collection of one type.
+impl AnyCollection {
+    fn into_object(self) -> Object {
+        match self {
+            AnyCollection::Hash(hash) => Object::Hash(hash),
+            AnyCollection::Set(set) => Object::Set(set),
+            AnyCollection::SortedSet(sorted_set) => Object::SortedSet(sorted_set),
+            AnyCollection::List(list) => Object::List(list),
+            AnyCollection::Stream(stream) => Object::Stream(stream),
+        }
+    }
+}
+
+/// Defines the methods for reading and editing a collection of one type.
 macro_rules! verbs {
     ($($read:ident, $edit:ident, $type:ident;)*) => {$(
         #[doc = concat!("Passes a live key's [`", stringify!($type), "`](struct@crate::", stringify!($type), ") to `read`. Counts a hit or a miss and notifies the policy. Returns `None` without such a key.
@@ -265,52 +277,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Stores a collection under a key, replacing a value of any type. An empty collection deletes
-    /// the key. Returns whether the key is present afterwards.
-    fn replace<C: InObject>(
-        &mut self,
-        key: &Key<'_>,
-        collection: C,
-        deadline: Option<Tick>,
-    ) -> bool {
-        let (found, deadline) = (self.live(key), deadline.map(|at| at.min(Tick::MAX)));
-        self.parts(key).2.changed = None;
-        if !collection.is_void() {
-            let written = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
-            self.note_write(key, found, written);
-            self.put_object(key, found, collection.into_object(), deadline);
-            return true;
-        }
-        if let Some(slot) = found {
-            self.remove_slot(key, slot, Removal::Deleted);
-        }
-        false
-    }
-
-    /// Stores a hash under a key. The key has no own deadline afterwards. An empty hash deletes the
-    /// key. Returns whether the key is present afterwards.
-    pub fn replace_hash(&mut self, key: &Key<'_>, hash: Hash) -> bool {
-        self.replace(key, hash, None)
-    }
-
-    /// Stores a set under a key. The key has no deadline afterwards. An empty set deletes the key.
-    /// Returns whether the key is present afterwards.
-    pub fn replace_set(&mut self, key: &Key<'_>, set: Set) -> bool {
-        self.replace(key, set, None)
-    }
-
-    /// Stores a sorted set under a key. The key has no deadline afterwards. An empty sorted set
-    /// deletes the key. Returns whether the key is present afterwards.
-    pub fn replace_sorted_set(&mut self, key: &Key<'_>, set: SortedSet) -> bool {
-        self.replace(key, set, None)
-    }
-
-    /// Stores a list under a key. The key has no deadline afterwards. An empty list deletes the
-    /// key. Returns whether the key is present afterwards.
-    pub fn replace_list(&mut self, key: &Key<'_>, list: List) -> bool {
-        self.replace(key, list, None)
-    }
-
     /// Stores a collection under a key, with the key's own deadline, and replaces a value of any
     /// type. An empty collection other than a stream deletes the key. Returns whether the key is
     /// present afterwards.
@@ -320,28 +286,28 @@ impl<'a> View<'a> {
         collection: AnyCollection,
         deadline: Option<Tick>,
     ) -> bool {
-        match collection {
-            AnyCollection::Hash(hash) => self.replace(key, hash, deadline),
-            AnyCollection::Set(set) => self.replace(key, set, deadline),
-            AnyCollection::SortedSet(sorted_set) => self.replace(key, sorted_set, deadline),
-            AnyCollection::List(list) => self.replace(key, list, deadline),
-            AnyCollection::Stream(stream) => self.replace(key, stream, deadline),
+        let (found, deadline) = (self.live(key), deadline.map(|at| at.min(Tick::MAX)));
+        let object = collection.into_object();
+        self.parts(key).2.changed = None;
+        if !object.is_empty_collection() {
+            let written = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
+            self.note_write(key, found, written);
+            self.put_object(key, found, object, deadline);
+            return true;
         }
+        if let Some(slot) = found {
+            self.remove_slot(key, slot, Removal::Deleted);
+        }
+        false
     }
 
-    /// Leaves part of a stream to be freed by background work. `key` selects the shard that does
-    /// it.
-    pub fn defer_drop_stream(&mut self, key: &Key<'_>, waste: Stream) {
-        let (space, _, locked) = self.parts(key);
-        locked.defer_drop(Some(Object::Stream(waste)), space.shared());
-    }
-
-    /// Leaves the elements removed from a list to be freed by background work. `key` selects the
-    /// shard that does it.
-    pub fn defer_drop_list(&mut self, key: &Key<'_>, waste: List) {
-        if !waste.is_empty() {
+    /// Leaves a part that was removed from a collection to be freed by background work. `key`
+    /// selects the shard that does it.
+    pub fn defer_drop(&mut self, key: &Key<'_>, waste: AnyCollection) {
+        let waste = waste.into_object();
+        if !waste.is_empty_collection() {
             let (space, _, locked) = self.parts(key);
-            locked.defer_drop(Some(Object::List(waste)), space.shared());
+            locked.defer_drop(Some(waste), space.shared());
         }
     }
 

@@ -4,7 +4,7 @@ use crate::command::subcommand::{help, refuse_subcommand};
 use crate::context::Ctx;
 use engine::refusal::{Answer, Refusal};
 use session::fieldsets::Flaw;
-use store::{Class, Hash, Kind};
+use store::{AnyCollection, Class, Hash, Kind};
 use wire::Args;
 
 /// Text of HIMPORT HELP.
@@ -69,7 +69,7 @@ fn set(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     for (field, value) in fields.iter().zip(values.iter()) {
         hash.set(field, value, &scene);
     }
-    ctx.view.replace_hash(&key, hash);
+    ctx.view.store(&key, AnyCollection::Hash(hash), None);
     ctx.view.notify_stored(&key, old);
     ctx.view.notify(Class::Hash, "hset", &key);
     ctx.reply.ok();

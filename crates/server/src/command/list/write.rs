@@ -4,7 +4,7 @@
 use super::arguments::{integer, place, push_event, range};
 use crate::context::Ctx;
 use engine::refusal::{Answer, Refusal};
-use store::{Class, End, Kind};
+use store::{AnyCollection, Class, End, Kind};
 use wire::Args;
 
 /// `LPUSH key element [element …]`
@@ -119,7 +119,8 @@ pub fn ltrim(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     })?;
     if let Some(edited) = edited {
         ctx.edited(&key, &edited, Class::List, "ltrim");
-        ctx.view.defer_drop_list(&key, edited.result);
+        ctx.view
+            .defer_drop(&key, AnyCollection::List(edited.result));
     } else if is_found {
         // As in Redis, also if nothing was removed.
         ctx.view.notify(Class::List, "ltrim", &key);

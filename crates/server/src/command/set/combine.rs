@@ -3,7 +3,7 @@
 
 use crate::context::Ctx;
 use engine::refusal::{Answer, Refusal};
-use store::{Class, Key, Kind, Scene, Set};
+use store::{AnyCollection, Class, Key, Kind, Scene, Set};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
@@ -68,7 +68,7 @@ fn store(ctx: &mut Ctx<'_, '_>, args: Args<'_>, combine: Combine, event: &'stati
     let key = ctx.key(&args[1]);
     if count > 0 {
         let old = ctx.replaced_kind(&key);
-        ctx.view.replace_set(&key, set);
+        ctx.view.store(&key, AnyCollection::Set(set), None);
         ctx.view.notify_stored(&key, old);
         ctx.view.notify(Class::Set, event, &key);
     } else if ctx.view.delete(&key) {

@@ -1,7 +1,7 @@
 //! Storing the results of commands that compute a sorted set.
 
 use crate::context::Ctx;
-use store::{Class, SortedSet};
+use store::{AnyCollection, Class, SortedSet};
 
 /// Members with their scores.
 pub type Entries = Vec<(Vec<u8>, f64)>;
@@ -17,7 +17,7 @@ pub fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], entries: &Entries, event
     }
     if !entries.is_empty() {
         let old = ctx.replaced_kind(&key);
-        ctx.view.replace_sorted_set(&key, set);
+        ctx.view.store(&key, AnyCollection::SortedSet(set), None);
         ctx.view.notify_stored(&key, old);
         ctx.view.notify(Class::SortedSet, event, &key);
     } else if ctx.view.delete(&key) {

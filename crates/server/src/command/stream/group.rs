@@ -6,7 +6,7 @@ use crate::command::subcommand::{help, refuse_subcommand};
 use crate::context::Ctx;
 use engine::refusal::{Answer, Refusal};
 use store::stream::{StreamFacts, StreamId};
-use store::{Class, Key};
+use store::{AnyCollection, Class, Key};
 use wire::Args;
 
 /// Text of XGROUP HELP.
@@ -148,7 +148,8 @@ fn destroy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         .edit_stream(&key, false, |stream, _| stream.destroy_group(name))?;
     let is_done = edited.is_some();
     if let Some(edited) = edited {
-        ctx.view.defer_drop_stream(&key, edited.result);
+        ctx.view
+            .defer_drop(&key, AnyCollection::Stream(edited.result));
         ctx.view.notify(Class::Stream, "xgroup-destroy", &key);
     }
     ctx.reply.integer(i64::from(is_done));
