@@ -18,9 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 mod edit;
 mod local;
+mod waste;
 
 pub(crate) use edit::{EditedValue, IndexState, file, is_dead};
 use local::LocalKeys;
+use waste::Waste;
 
 /// Number of steps of eviction that any write may take. A step evicts or examines one entry.
 const EVICT_STEPS: u32 = 128;
@@ -34,13 +36,6 @@ const EVICT_STEPS_MAX: u32 = 1 << 15;
 const FREE_STEPS: u32 = 16;
 /// Number of entries moved to a new policy before eviction is tried again.
 const DRAIN_STEPS: u32 = 32;
-/// Maximum number of deferred values that one call drops.
-const DROPS_PER_CALL: usize = 64;
-/// Number of bytes after which one call drops no further deferred value.
-const DROPPED_BYTES_MAX: usize = 8 << 20;
-/// Minimum size in bytes of a byte array that the caller frees, because freeing it takes a
-/// millisecond or more.
-const LARGE_BLOCK_MIN: usize = 4 << 20;
 /// Number of watched keys that a flush or a swap of databases looks up in a shard.
 const WATCHED_LOOKUPS_MAX: u32 = 1024;
 /// Maximum number of steps that one collection may take before other due entries are processed.
@@ -112,13 +107,6 @@ pub(crate) struct Locked {
     pub changed: Option<(u8, u64, Vec<Vec<u8>>)>,
     /// CAS number of the last write of an item.
     pub last_cas: u64,
-}
-
-/// A value or a database that is freed in steps.
-pub(crate) struct Waste<T> {
-    pub data: T,
-    /// Number of bytes that count as used until the value is freed.
-    pub bytes: u64,
 }
 
 impl Locked {
@@ -267,32 +255,6 @@ impl Locked {
             .flatten()
             .filter_map(|d| d.expiry().next_due())
             .min()
-    }
-
-    /// Keeps a value that an entry no longer holds, so that it is dropped later outside the lock.
-    #[inline]
-    pub fn defer_drop(&mut self, object: Option<Object>, shared: &Shared) {
-        if let Some(object) = object {
-            self.defer(object, shared);
-        }
-    }
-
-    fn defer(&mut self, object: Object, shared: &Shared) {
-        let bytes = object.heap_bytes() as u64;
-        match object {
-            Object::String(bytes) | Object::Item(bytes) if bytes.capacity() >= LARGE_BLOCK_MIN => {
-                self.large_blocks.push(bytes);
-            }
-            object if object.inline().is_none() => {
-                self.add_pending(bytes, shared);
-                let data = object;
-                self.deferred_large.push(Waste { data, bytes });
-            }
-            object => {
-                self.add_pending(bytes, shared);
-                self.deferred.push(object);
-            }
-        }
     }
 
     /// Removes an entry, with the event and the counter that its reason requires.
@@ -504,71 +466,6 @@ impl Locked {
         }
     }
 
-    /// Records that a client of a replica has written a key that is due at a deadline.
-    pub fn insert_local(&mut self, db: u8, key: &[u8], deadline: Tick, shared: &Shared) {
-        if self.local.len() <= db as usize {
-            self.local.resize_with(db as usize + 1, LocalKeys::default);
-        }
-        self.local[db as usize].insert(key, deadline);
-        self.account(db, shared);
-    }
-
-    /// Returns the bytes that record which keys of a database clients of a replica have written.
-    pub fn local_bytes(&self, db: usize) -> u64 {
-        self.local.get(db).map_or(0, LocalKeys::bytes)
-    }
-
-    /// Forgets which keys of a database clients of a replica have written.
-    pub fn forget_local(&mut self, db: u8) {
-        if let Some(local) = self.local.get_mut(db as usize) {
-            *local = LocalKeys::default();
-        }
-    }
-
-    /// Returns the earliest deadline of the keys that clients of a replica have written.
-    pub fn next_local(&self) -> Option<Tick> {
-        let firsts = self.local.iter().filter_map(LocalKeys::first);
-        firsts.map(|(deadline, _)| *deadline).min()
-    }
-
-    /// Removes due keys, and due elements of keys, that clients of a replica have written. Returns
-    /// true if the budget was used up.
-    pub fn expire_local(
-        &mut self,
-        now: Tick,
-        budget: &mut Budget,
-        shared: &Shared,
-        report: &mut dyn FnMut(Tick, u32),
-    ) -> bool {
-        for db in 0..self.local.len() {
-            let is_due = |first: &&(Tick, Arc<[u8]>)| first.0 < now;
-            while let Some((_, name)) = self.local[db].first().filter(is_due).cloned() {
-                if !budget.spend() {
-                    return true;
-                }
-                self.local[db].remove(&name);
-                self.account(db as u8, shared);
-                let key = shared.key(db as u8, &name);
-                let Some(data) = &mut self.dbs[db] else {
-                    continue;
-                };
-                let Some(slot) = data.find(key.hash, &name) else {
-                    continue;
-                };
-                let (kept, db) = (IndexState::Indexed, key.db);
-                if let Some(slot) = self.expire_due(db, slot, kept, now, budget, shared, report)
-                    && let Some(data) = self.db(db)
-                    && let Some(next) = data.entries.shape(slot).deadline
-                {
-                    // With budget left, what is due waits for the index or for a snapshot.
-                    let next = if budget.0 > 0 { next.max(now) } else { next };
-                    self.insert_local(db, &name, next, shared);
-                }
-            }
-        }
-        false
-    }
-
     /// Swaps two databases with all state kept by their numbers.
     pub fn swap(&mut self, a: u8, b: u8, shared: &Shared) {
         if a == b {
@@ -609,44 +506,6 @@ impl Locked {
         let dbs = self.dbs.iter().zip(&self.db_bytes);
         dbs.flat_map(|(db, bytes)| db.as_ref().map(|db| db.evictable_bytes(*bytes)))
             .sum()
-    }
-
-    /// Removes some of the deferred values from the queue and returns them. The caller drops them
-    /// after it has released the lock.
-    pub fn take_deferred(&mut self, shared: &Shared) -> Vec<Object> {
-        let (mut taken, mut bytes) = (Vec::new(), 0);
-        while taken.len() < DROPS_PER_CALL
-            && bytes < DROPPED_BYTES_MAX
-            && let Some(object) = self.deferred.pop()
-        {
-            bytes += object.heap_bytes();
-            taken.push(object);
-        }
-        self.subtract_pending(bytes as u64, shared);
-        self.counters.dropped_objects += taken.len() as u64;
-        taken
-    }
-
-    /// Returns the number of deferred values and of keys of flushed databases.
-    pub fn pending_objects(&self) -> u64 {
-        let keys = self.flushed.iter().map(|waste| waste.data.entries.len());
-        let keys: usize = keys.sum();
-        (self.deferred.len() + self.deferred_large.len() + keys) as u64
-    }
-
-    /// Returns the number of bytes of deferred values and of flushed databases.
-    pub fn pending_bytes(&self) -> u64 {
-        self.pending_bytes
-    }
-
-    fn add_pending(&mut self, bytes: u64, shared: &Shared) {
-        self.pending_bytes += bytes;
-        shared.memory.add_pending(bytes);
-    }
-
-    fn subtract_pending(&mut self, bytes: u64, shared: &Shared) {
-        self.pending_bytes -= bytes;
-        shared.memory.subtract_pending(bytes);
     }
 
     /// Panics if a structure is inconsistent.
@@ -694,54 +553,6 @@ impl Locked {
         }
         self.publish_bytes(shared);
         more | self.free_waste(steps, shared)
-    }
-
-    /// Frees up to `steps` parts of waiting values and flushed databases. Returns whether there are
-    /// more.
-    fn free_waste(&mut self, steps: u32, shared: &Shared) -> bool {
-        let mut more = false;
-        if let Some(waste) = self.deferred_large.last_mut() {
-            let has_more = waste.data.dismantle(steps);
-            let left = match has_more {
-                true => waste.bytes.min(waste.data.heap_bytes() as u64),
-                false => 0,
-            };
-            let freed = waste.bytes - left;
-            waste.bytes = left;
-            self.subtract_pending(freed, shared);
-            if !has_more {
-                self.deferred_large.pop();
-                self.counters.dropped_objects += 1;
-            }
-            more |= !self.deferred_large.is_empty();
-        }
-        let is_saved = |waste: &Waste<Box<Db>>| waste.data.entries.saving_label().is_none();
-        if let Some(at) = self.flushed.iter().rposition(is_saved) {
-            let db = &mut self.flushed[at].data;
-            let blocks = &mut self.large_blocks;
-            let each = |object: Object| match object {
-                Object::String(bytes) | Object::Item(bytes)
-                    if bytes.capacity() >= LARGE_BLOCK_MIN =>
-                {
-                    blocks.push(bytes);
-                }
-                object => drop(object),
-            };
-            if !db.entries.dismantle(steps, each) {
-                self.counters.dropped_objects += db.entries.len() as u64;
-                let waste = self.flushed.remove(at);
-                self.subtract_pending(waste.bytes, shared);
-            }
-            more |= self.flushed.iter().any(is_saved);
-        }
-        more
-    }
-
-    /// Queues a database to be freed in steps.
-    pub fn defer_database(&mut self, data: Box<Db>, shared: &Shared) {
-        let bytes = db_bytes(&data);
-        self.add_pending(bytes, shared);
-        self.flushed.push(Waste { data, bytes });
     }
 }
 

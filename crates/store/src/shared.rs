@@ -19,7 +19,7 @@ pub(crate) const HUGE_BYTES: usize = 1 << 20;
 /// Maximum number of databases. Their numbers are bytes.
 pub const DATABASES_MAX: usize = 256;
 /// Number of databases unless [`crate::Keyspace::with_databases`] changes it.
-pub(crate) const DATABASES_DEFAULT: usize = 16;
+const DATABASES_DEFAULT: usize = 16;
 
 /// The part of one database that belongs to one shard.
 pub(crate) type Db = Shard<
@@ -74,6 +74,39 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Creates the state of an empty keyspace with default settings.
+    pub fn new(
+        shard_count: usize,
+        policy: PolicyChoice,
+        expiry: ExpirySpec,
+        hash_key: [u64; 2],
+        seed: u64,
+    ) -> Shared {
+        Shared {
+            memory: Memory::default(),
+            shard_count,
+            databases: DATABASES_DEFAULT,
+            notify: AtomicBool::new(false),
+            names_elements: AtomicBool::new(false),
+            frozen: AtomicBool::new(false),
+            removes_until: AtomicU64::new(u64::MAX),
+            expires_actively: AtomicBool::new(true),
+            event_count: AtomicU64::new(0),
+            turn: AtomicUsize::new(0),
+            has_huge_strings: AtomicBool::new(false),
+            has_timed_collections: AtomicBool::new(false),
+            large_blocks: Mutex::default(),
+            limits: Limits::default(),
+            settings: Mutex::new(policy),
+            settings_number: AtomicU64::new(0),
+            expiry,
+            element_expiry: ExpirySpec::Ranked(()),
+            hash_key,
+            hasher: SipHasher13::new_with_keys(hash_key[0], hash_key[1]),
+            seed,
+        }
+    }
+
     #[inline]
     pub fn is_notifying(&self) -> bool {
         self.notify.load(Ordering::Relaxed)

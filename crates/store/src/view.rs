@@ -5,28 +5,31 @@
 //!
 //! Commands from an append-only file or a primary run on a view whose *horizon* precedes its time:
 //! they still find entries that have expired, because the same source deletes those by commands.
+//!
+//! The methods in this file work on keys of any type. The others are in `strings`, `collections`,
+//! `items` (memcached), `databases`, `events`, `waiting` (blocked clients), `tracking` (clients that
+//! cache keys), `journal` (removals for replicas and files), `lease` (long commands) and `prefetch`.
 
-use crate::event::{Class, Event, EventQueue};
 use crate::facts::{EntryFacts, Kind};
-use crate::item::{WrongType, item_of, string_of, value_of};
 use crate::keyspace::Keyspace;
 use crate::object::{Object, encoding_of, has_deadlines, kind_of};
 use crate::shard::{EditedValue, IndexState, Locked, Removal, Room, is_dead};
-use crate::shared::{Db, HUGE_BYTES, Key};
-use crate::tags::{TAG_ITEM, TAG_STRING};
+use crate::shared::{Db, Key};
 use crate::tracking::InvalidationCause;
 use cache::{NewValue, Scope, Value};
 use policy::{Budget, Slot, Tick};
 use std::sync::Arc;
 use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 mod collections;
 mod databases;
+mod events;
 mod items;
 mod journal;
 mod lease;
 mod prefetch;
+mod strings;
 mod tracking;
 mod waiting;
 
@@ -42,9 +45,6 @@ const PURGE_STEPS: u32 = 64;
 const TABLE_PLACE_BYTES: usize = 9;
 /// Number of bytes that an entry's reference takes in the expiry index.
 const INDEX_PLACE_BYTES: usize = 5;
-
-/// Number of bytes of keys and values that [`View::set_all`] stores before it counts the memory.
-const UNCOUNTED_BYTES_MAX: usize = 2048;
 
 /// Deadline that a write gives to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,15 +102,6 @@ pub struct View<'a> {
     has_invalidated: bool,
     /// Number of changes by commands through this view.
     changes: u64,
-}
-
-/// Returns a string as a value for an entry of this key.
-fn new_string<'a>(key: &[u8], bytes: &'a [u8]) -> NewValue<'a, Object> {
-    if Db::must_be_outside(key, bytes.len()) {
-        NewValue::Outside(Object::String(bytes.to_vec()))
-    } else {
-        NewValue::Inline(TAG_STRING, bytes)
-    }
 }
 
 impl Keyspace {
@@ -219,6 +210,15 @@ impl<'a> View<'a> {
         match &mut self.guards {
             Guards::All(guards) => guards,
             _ => panic!("a command on the whole keyspace locks all shards"),
+        }
+    }
+
+    /// Passes each locked shard to `each`.
+    fn each_locked(&mut self, mut each: impl FnMut(&mut Locked)) {
+        match &mut self.guards {
+            Guards::One(_, guard) => each(guard),
+            Guards::Some(guards) => guards.iter_mut().for_each(|guard| each(&mut guard.1)),
+            Guards::All(guards) => guards.iter_mut().for_each(|guard| each(guard)),
         }
     }
 
@@ -349,53 +349,6 @@ impl<'a> View<'a> {
         self.look_up(key).map(|(db, slot)| db.value(slot))
     }
 
-    /// Overwrites the head of a live item without events and without marking it as changed for
-    /// watchers.
-    pub(crate) fn write_head(&mut self, key: &Key<'_>, head: &[u8]) {
-        let Some(slot) = self.live(key) else { return };
-        let (now, mut marked) = (self.now, self.take_scratch(key));
-        let overwrite = |item: &mut [u8]| {
-            assert_eq!(value_of(item).len() + head.len(), item.len());
-            item[..head.len()].copy_from_slice(head);
-        };
-        let (space, _, locked) = self.parts(key);
-        locked.preserve(key.db, slot, space.shared());
-        let db = self.db(key);
-        cache::Entries::begin(&mut db.entries, now);
-        if let Value::Inline(TAG_ITEM, item) = db.value(slot) {
-            marked.extend_from_slice(item);
-            overwrite(&mut marked);
-            let deadline = db.entries.shape(slot).deadline;
-            db.change(slot, NewValue::Inline(TAG_ITEM, &marked), deadline);
-        } else {
-            db.edit_outside(slot, |object| {
-                if let Object::Item(item) = object {
-                    overwrite(item);
-                }
-            });
-        }
-        self.parts(key).2.scratch = marked;
-    }
-
-    /// Returns the bytes of a string. Counts a hit or a miss and notifies the policy.
-    ///
-    /// # Errors
-    ///
-    /// The key holds another type.
-    #[inline]
-    pub fn get(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, WrongType> {
-        self.get_value(key).map(string_of).transpose()
-    }
-
-    /// Returns the bytes of a string without counting the access or notifying the policy.
-    ///
-    /// # Errors
-    ///
-    /// The key holds another type.
-    pub fn peek(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, WrongType> {
-        self.peek_value(key).map(string_of).transpose()
-    }
-
     /// Returns the type of a live key's value without counting the access or notifying the policy.
     pub fn kind(&mut self, key: &Key<'_>) -> Option<Kind> {
         self.peek_value(key).map(|value| kind_of(&value))
@@ -476,218 +429,6 @@ impl<'a> View<'a> {
         }
         self.has_invalidated |= has_invalidated;
         self.changes += 1;
-    }
-
-    /// Stores a string under a key and replaces a value of any type. Evicts entries if memory is
-    /// needed.
-    pub fn set(&mut self, key: &Key<'_>, value: &[u8], deadline: NewDeadline) {
-        self.put(key, new_string(key.bytes, value), deadline);
-    }
-
-    pub(crate) fn put(
-        &mut self,
-        key: &Key<'_>,
-        value: NewValue<'_, Object>,
-        deadline: NewDeadline,
-    ) {
-        let found = self.live(key);
-        if deadline != NewDeadline::Keep {
-            self.note_write(key, found, deadline);
-        }
-        let at = match (deadline, found) {
-            (NewDeadline::At(deadline), _) => Some(deadline.min(Tick::MAX)),
-            (NewDeadline::Keep, Some(slot)) => self.db(key).entries.own_deadline(slot),
-            _ => None,
-        };
-        self.put_at(key, found, value, at);
-    }
-
-    /// Notes for the statistics of TTLs and ages that a value replaces the value of the entry
-    /// `found`, or belongs to a new entry.
-    #[inline]
-    fn note_write(&mut self, key: &Key<'_>, found: Option<Slot>, deadline: NewDeadline) {
-        let now = self.now;
-        let lifetimes = &mut self.parts(key).2.lifetimes;
-        // A new entry is noted where it is inserted.
-        if found.is_some() {
-            lifetimes.written(key.hash, key.db, now);
-        }
-        if let NewDeadline::At(deadline) = deadline {
-            lifetimes.deadline_set(deadline, now);
-        }
-    }
-
-    /// Stores a value in the entry `found` or in a new one, with the deadline for the expiry index.
-    fn put_at(
-        &mut self,
-        key: &Key<'_>,
-        found: Option<Slot>,
-        value: NewValue<'_, Object>,
-        at: Option<Tick>,
-    ) {
-        self.put_uncounted(key, found, value, at);
-        self.written(key, at);
-    }
-
-    /// Like [`View::put_at`], without the steps of [`View::written`].
-    #[inline]
-    fn put_uncounted(
-        &mut self,
-        key: &Key<'_>,
-        found: Option<Slot>,
-        value: NewValue<'_, Object>,
-        at: Option<Tick>,
-    ) {
-        let (now, value_bytes) = (self.now, value.len());
-        let (space, shard, locked) = self.parts(key);
-        let shared = space.shared();
-        if value_bytes > HUGE_BYTES {
-            shared.has_huge_strings.store(true, Ordering::Relaxed);
-        }
-        locked.reach(key.db);
-        if let Some(slot) = found {
-            locked.preserve_whole(key.db, slot, shared);
-        }
-        let db =
-            locked.dbs[key.db as usize].get_or_insert_with(|| shared.new_db(shard, key.db, now));
-        cache::Entries::begin(&mut db.entries, now);
-        if let Some(slot) = found {
-            let (slot, dropped) = db.change(slot, value, at);
-            db.hit(slot);
-            locked.defer_drop(dropped, shared);
-            locked.make_room(key.db, Room::written(value_bytes), shared);
-        } else {
-            let weight = (key.bytes.len() + value_bytes + 8) as u32;
-            // The result of an admission filter is not applied, because SET must store the value.
-            // The entry may be the next victim.
-            let own = value.embedded_deadline().unwrap_or(at);
-            let _ = db.admit(key.hash, weight, own);
-            let room = Room {
-                written_bytes: value_bytes,
-                needed_bytes: weight as usize,
-            };
-            locked.make_room(key.db, room, shared);
-            let db = locked.dbs[key.db as usize]
-                .as_mut()
-                .expect("the database was created above");
-            db.insert(key.hash, key.bytes, value, at);
-            locked.lifetimes.written(key.hash, key.db, now);
-        }
-    }
-
-    /// Stores strings in order, like [`View::set`]. The memory is counted, and the next expiry
-    /// published, once for several strings of one shard, because that takes part of the time of
-    /// storing a short string.
-    pub fn set_all<'e>(
-        &mut self,
-        strings: impl IntoIterator<Item = (Key<'e>, &'e [u8], Option<Tick>)>,
-    ) {
-        let mut uncounted: Option<(Key<'e>, usize)> = None;
-        for (key, value, deadline) in strings {
-            let shard = |key: &Key<'_>| (self.space.shard_of(key), key.db);
-            let mut bytes = 0;
-            if let Some((last, before)) = uncounted.take() {
-                match shard(&last) == shard(&key) && before < UNCOUNTED_BYTES_MAX {
-                    true => bytes = before,
-                    false => self.count(&last),
-                }
-            }
-            let found = self.live(&key);
-            let new = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
-            self.note_write(&key, found, new);
-            let at = deadline.map(|deadline| deadline.min(Tick::MAX));
-            self.put_uncounted(&key, found, new_string(key.bytes, value), at);
-            let cause = InvalidationCause::Command;
-            self.parts(&key).2.mark_changed(key.db, key.bytes, cause);
-            if let Some(at) = at {
-                self.note_local(&key, at);
-            }
-            self.mark_ready(&key);
-            uncounted = Some((key, bytes + key.bytes.len() + value.len()));
-        }
-        if let Some((last, _)) = uncounted {
-            self.count(&last);
-        }
-    }
-
-    /// Counts the memory of a key's database, and publishes its next expiry.
-    fn count(&mut self, key: &Key<'_>) {
-        let (space, shard, locked) = self.parts(key);
-        locked.account(key.db, space.shared());
-        space.publish_deadline(shard, key.db, locked);
-    }
-
-    /// Edits a string in place, or an empty one if the key is absent, and keeps the deadline. An
-    /// absent key is created only if the result is not empty.
-    ///
-    /// # Errors
-    ///
-    /// The key holds another type.
-    pub fn edit<R>(
-        &mut self,
-        key: &Key<'_>,
-        edit: impl FnOnce(&mut Vec<u8>) -> R,
-    ) -> Result<R, WrongType> {
-        let found = self.live(key);
-        let mut bytes = self.take_scratch(key);
-        if let Some(slot) = found {
-            match self.db(key).value(slot) {
-                Value::Inline(TAG_STRING, value) => bytes.extend_from_slice(value),
-                Value::Outside(Object::String(_)) => return Ok(self.edit_large(key, slot, edit)),
-                other => match item_of(&other) {
-                    Some(item) => bytes.extend_from_slice(value_of(item)),
-                    None => {
-                        self.parts(key).2.scratch = bytes;
-                        return Err(WrongType);
-                    }
-                },
-            }
-        }
-        let result = edit(&mut bytes);
-        if found.is_some() || !bytes.is_empty() {
-            if Db::must_be_outside(key.bytes, bytes.len()) {
-                let value = NewValue::Outside(Object::String(bytes));
-                self.put(key, value, NewDeadline::Keep);
-                return Ok(result);
-            }
-            self.put(key, NewValue::Inline(TAG_STRING, &bytes), NewDeadline::Keep);
-        }
-        self.parts(key).2.scratch = bytes;
-        Ok(result)
-    }
-
-    fn edit_large<R>(
-        &mut self,
-        key: &Key<'_>,
-        slot: Slot,
-        edit: impl FnOnce(&mut Vec<u8>) -> R,
-    ) -> R {
-        self.hit(key, slot);
-        let (space, _, locked) = self.parts(key);
-        locked.preserve(key.db, slot, space.shared());
-        let mut added = 0;
-        let result = self.db(key).edit_outside(slot, |object| {
-            let Object::String(bytes) = object else {
-                unreachable!("the caller has checked the type")
-            };
-            let before = bytes.capacity();
-            let result = edit(bytes);
-            added = bytes.capacity().saturating_sub(before);
-            result
-        });
-        let (space, _, locked) = self.parts(key);
-        if added > 0 {
-            let is_huge = |object: &mut Object| object.used_bytes() > HUGE_BYTES;
-            let db = locked.dbs[key.db as usize].as_mut();
-            if db.and_then(|db| db.edit_outside(slot, is_huge)) == Some(true) {
-                let shared = space.shared();
-                shared.has_huge_strings.store(true, Ordering::Relaxed);
-            }
-        }
-        locked.make_room(key.db, Room::written(added), space.shared());
-        let deadline = self.db(key).entries.own_deadline(slot);
-        self.written(key, deadline);
-        result.expect("the value is an outside object")
     }
 
     /// Deletes a live key. Returns whether there was one.
@@ -806,77 +547,5 @@ impl<'a> View<'a> {
                 turn.all(|g| refuses(g))
             }
         }
-    }
-
-    /// Returns whether events are collected, so that a caller can skip look-ups for them.
-    #[inline]
-    pub fn notifies(&self) -> bool {
-        self.space.shared().is_notifying()
-    }
-
-    /// Queues an event if events are collected.
-    #[inline]
-    pub fn notify(&mut self, class: Class, name: &'static str, key: &Key<'_>) {
-        if self.space.shared().is_notifying() {
-            let event = Event {
-                db: key.db,
-                class,
-                name,
-                key: key.bytes.to_vec(),
-                elements: self.changed_elements(class, key),
-            };
-            let number = self.space.shared().next_event();
-            self.parts(key).2.events.push((number, event));
-        }
-    }
-
-    /// Returns the names of the elements that the last edit of a key has changed, for an event of
-    /// its class.
-    fn changed_elements(&mut self, class: Class, key: &Key<'_>) -> Vec<Vec<u8>> {
-        let has_elements = matches!(class, Class::Hash | Class::Set | Class::SortedSet);
-        if !has_elements || !self.space.shared().names_elements() {
-            return Vec::new();
-        }
-        match &self.parts(key).2.changed {
-            Some((db, hash, names)) if (*db, *hash) == (key.db, key.hash) => names.clone(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Queues the events of a value that has been stored as a whole: `new` without a value before,
-    /// else `overwritten`, and `type_changed` if the types differ.
-    pub fn notify_stored(&mut self, key: &Key<'_>, old: Option<Kind>) {
-        let Some(old) = old else {
-            return self.notify(Class::New, "new", key);
-        };
-        self.notify_overwritten(key, Some(old));
-    }
-
-    /// Queues `overwritten` if there was a value of the kind `old`, and `type_changed` if its type
-    /// differs from the current value's.
-    pub fn notify_overwritten(&mut self, key: &Key<'_>, old: Option<Kind>) {
-        let Some(old) = old.filter(|_| self.notifies()) else {
-            return;
-        };
-        self.notify(Class::Overwritten, "overwritten", key);
-        if self.kind(key) != Some(old) {
-            self.notify(Class::TypeChanged, "type_changed", key);
-        }
-    }
-
-    /// Moves the queued events of these shards into `into`, oldest first.
-    pub fn take_events(&mut self, into: &mut Vec<Event>) {
-        let mut queue = EventQueue::new();
-        let mut take = |locked: &mut Locked| {
-            queue.append(&mut locked.events);
-            locked.changed = None;
-        };
-        match &mut self.guards {
-            Guards::One(_, guard) => take(guard),
-            Guards::Some(guards) => guards.iter_mut().for_each(|g| take(&mut g.1)),
-            Guards::All(guards) => guards.iter_mut().for_each(|g| take(g)),
-        }
-        queue.sort_unstable_by_key(|(number, _)| *number);
-        into.extend(queue.into_iter().map(|(_, event)| event));
     }
 }

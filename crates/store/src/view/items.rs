@@ -76,8 +76,31 @@ impl View<'_> {
     /// Changes the marks of an item. Its value and the client flags stay, and watchers are not
     /// notified. A plain string has no room for marks and is not changed.
     pub fn mark_item(&mut self, key: &Key<'_>, head: &ItemHead) {
+        let Some(slot) = self.live(key) else { return };
         let (bytes, len) = head.encode();
-        self.write_head(key, &bytes[..len]);
+        let head = &bytes[..len];
+        let (now, mut marked) = (self.now, self.take_scratch(key));
+        let overwrite = |item: &mut [u8]| {
+            assert_eq!(value_of(item).len() + head.len(), item.len());
+            item[..head.len()].copy_from_slice(head);
+        };
+        let (space, _, locked) = self.parts(key);
+        locked.preserve(key.db, slot, space.shared());
+        let db = self.db(key);
+        cache::Entries::begin(&mut db.entries, now);
+        if let Value::Inline(TAG_ITEM, item) = db.value(slot) {
+            marked.extend_from_slice(item);
+            overwrite(&mut marked);
+            let deadline = db.entries.shape(slot).deadline;
+            db.change(slot, NewValue::Inline(TAG_ITEM, &marked), deadline);
+        } else {
+            db.edit_outside(slot, |object| {
+                if let Object::Item(item) = object {
+                    overwrite(item);
+                }
+            });
+        }
+        self.parts(key).2.scratch = marked;
     }
 
     /// Makes later CAS numbers of a key greater than this one, which an item in a file has, so that

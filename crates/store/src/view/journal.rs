@@ -1,6 +1,6 @@
 //! Recording of removals by expiry and eviction.
 
-use super::{Guards, View};
+use super::View;
 use crate::journal::Removed;
 use crate::keyspace::Keyspace;
 use crate::shard::{IndexState, Locked};
@@ -13,14 +13,6 @@ use std::sync::atomic::Ordering;
 pub const PURGED_MAX: u32 = 1024;
 
 impl View<'_> {
-    pub(super) fn each_locked(&mut self, mut each: impl FnMut(&mut Locked)) {
-        match &mut self.guards {
-            Guards::One(_, guard) => each(guard),
-            Guards::Some(guards) => guards.iter_mut().for_each(|guard| each(&mut guard.1)),
-            Guards::All(guards) => guards.iter_mut().for_each(|guard| each(guard)),
-        }
-    }
-
     /// Sets whether removals by expiry and eviction are recorded. What was recorded and not taken
     /// is dropped with the end of recording. Needs all shards.
     pub fn set_recording(&mut self, on: bool) {

@@ -1,8 +1,7 @@
 //! Methods for clients that cache keys (CLIENT TRACKING).
 
-use super::{Guards, View};
+use super::View;
 use crate::keyspace::Keyspace;
-use crate::shard::Locked;
 use crate::shared::Key;
 use crate::tracking::{Invalidation, Tracked};
 
@@ -112,15 +111,10 @@ impl View<'_> {
     /// Moves the queued invalidations of these shards to `into`.
     pub fn take_invalidations(&mut self, into: &mut Vec<Invalidation>) {
         self.has_invalidated = false;
-        let mut take = |locked: &mut Locked| {
+        self.each_locked(|locked| {
             if let Some(tracked) = locked.tracked.as_deref_mut() {
                 Tracked::take(tracked, into);
             }
-        };
-        match &mut self.guards {
-            Guards::One(_, guard) => take(guard),
-            Guards::Some(guards) => guards.iter_mut().for_each(|g| take(&mut g.1)),
-            Guards::All(guards) => guards.iter_mut().for_each(|g| take(g)),
-        }
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! Methods for clients that block on keys. The caller assigns the numbers of the waiters.
 
-use super::{Guards, View};
+use super::View;
 use crate::shared::Key;
 use crate::waiting::Ready;
 
@@ -56,15 +56,7 @@ impl View<'_> {
             return;
         }
         let mut ready = Ready::new();
-        match &mut self.guards {
-            Guards::One(_, guard) => guard.waiting.take_ready(&mut ready),
-            Guards::Some(guards) => guards
-                .iter_mut()
-                .for_each(|g| g.1.waiting.take_ready(&mut ready)),
-            Guards::All(guards) => guards
-                .iter_mut()
-                .for_each(|g| g.waiting.take_ready(&mut ready)),
-        }
+        self.each_locked(|locked| locked.waiting.take_ready(&mut ready));
         ready.sort_unstable_by_key(|(number, _)| *number);
         into.extend(ready.into_iter().map(|(_, key)| key));
     }

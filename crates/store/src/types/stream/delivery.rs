@@ -1,9 +1,10 @@
 //! Delivery of entries to the consumers of groups: reading, acknowledging and claiming.
 
+use super::body::{Body, GROUP_BYTES, Live};
 use super::group::{ConsumerIndex, Expired, Group, Pending};
 use super::id::StreamId;
 use super::log::Log;
-use super::{Body, Entry, GROUP_BYTES, Live, References, Removed, Stream};
+use super::{Entry, References, Removed, Stream};
 use crate::collection::Scene;
 
 /// Maximum number of pending entries that XAUTOCLAIM examines for each that it may claim.

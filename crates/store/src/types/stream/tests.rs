@@ -1,6 +1,8 @@
 use super::*;
 use crate::limits::Limits;
+use policy::Budget;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 type Text = Vec<u8>;
 /// Fields and values of an entry.
