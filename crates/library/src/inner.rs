@@ -1,44 +1,33 @@
 //! State shared by all clones of a cache, and the steps of its operations.
 
-use crate::builder::{CacheBuilder, Listener, Weigher};
-use crate::clock::{Clock, RECENT_MS, after, ms_of, until};
-use crate::core::{deadline_in, word_of};
+use crate::builder::{Listener, Weigher};
+use crate::clock::{Clock, RECENT_MS};
 use crate::delivery::{self, Reports};
-use crate::epoch::{self, Guard, Pinned, pin, pin_outermost};
+use crate::epoch::{Guard, Pinned, pin, pin_outermost};
 use crate::expiry::Expiry;
 use crate::flight::Flights;
 use crate::map::Found;
-use crate::pace::Watch;
-use crate::rows::{Columns, Lane};
-use crate::shard::{Expect, Inserted, Leaving, Removed, Shard, Terms, buckets_for, entries_for};
+use crate::rows::Lane;
+use crate::shard::{Expect, Inserted, Leaving, Removed, Shard};
 use crate::stats::{Counters, Read};
 use crate::timer::{self, Alarm, Timed, Timer};
-use policy::any::{AnyPolicy, PolicySpec};
+use policy::any::AnyPolicy;
 use policy::{Marker, OnHit, Policy, Tick};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+    Ordering::{Relaxed, SeqCst},
 };
 use std::thread;
 use std::time::Duration;
 
-/// Capacity in entries below which a cache has one shard by default.
-const FEW: u64 = 4_096;
-/// Buckets per shard if the program sets no number of shards. Together with the number of shards it
-/// makes tables seven eighths full.
-const BUCKETS: usize = 4_096;
-/// Capacity in entries above which tables start small and grow.
-const MANY: u64 = 1 << 26;
-/// Number of entries that a shard makes room for if the expected number is unknown.
-const UNKNOWN: usize = 64;
-/// Assumed number of entries of a weighed cache if the expected number is unknown.
-const ENTRIES_WEIGHED: u64 = 10_240;
-/// Divisor of the idle time: a stored idle deadline is this share later, so that few reads must
-/// store a new one.
-pub(crate) const IDLE_SLACK: u64 = 64;
+mod build;
+mod deadlines;
+
+pub(crate) use build::{absent_capacity, part};
+pub(crate) use deadlines::IDLE_SLACK;
 
 /// Number of slices per shard that a timer removes before it serves other caches or tasks.
 const SLICES_PER_TURN: usize = 4;
@@ -133,54 +122,6 @@ pub(crate) struct Seen<'a, K, V> {
     pub is_stale: bool,
 }
 
-/// Returns the number of shards, and the number of entries for which each shard makes room.
-///
-/// A weighed cache has one shard by default, so that an entry may weigh as much as the capacity.
-/// Because look-ups take no lock, only writers contend for it.
-fn plan(
-    capacity: u64,
-    is_weighed: bool,
-    expected: Option<usize>,
-    given: Option<usize>,
-) -> (usize, usize) {
-    let threads = thread::available_parallelism().map_or(4, usize::from);
-    let entries = match expected {
-        Some(expected) => Some((expected as u64).min(MANY)),
-        None => (!is_weighed && capacity <= MANY).then_some(capacity),
-    };
-    let given = given.or(is_weighed.then_some(1));
-    let Some(entries) = entries else {
-        return (given.unwrap_or(4 * threads), UNKNOWN);
-    };
-    if let Some(count) = given {
-        return (count, entries.div_ceil(count as u64) as usize);
-    }
-    if entries < FEW {
-        return (1, entries as usize);
-    }
-    let least = (4 * threads as u64).min(entries / 1_024).max(1);
-    // Half of the buckets that the fewest shards would need, so that tables are well filled.
-    let buckets = buckets_for(entries.div_ceil(least) as usize) / 2;
-    let buckets = buckets.clamp(1, BUCKETS);
-    let count = entries.div_ceil(entries_for(buckets) as u64).max(least) as usize;
-    (count, entries.div_ceil(count as u64) as usize)
-}
-
-/// Returns the maximum number of remembered keys without a value. The capacity of a weighed cache
-/// does not determine its number of entries.
-pub(crate) fn absent_capacity(capacity: u64, is_weighed: bool, expected: Option<usize>) -> u64 {
-    let entries = match is_weighed {
-        true => capacity.min(expected.map_or(ENTRIES_WEIGHED, |expected| expected as u64)),
-        false => capacity,
-    };
-    (entries / 10).max(16)
-}
-
-/// Returns the part of `whole` that belongs to shard `number` of `count`.
-pub(crate) fn part(whole: u64, count: u64, number: u64) -> u64 {
-    whole / count + u64::from(number < whole % count)
-}
-
 /// Result of a change that expects a certain entry. The error contains key and value, if another
 /// entry was found.
 pub(crate) type Attempt<K, V> = Result<Inserted, (K, V)>;
@@ -191,92 +132,6 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Builds a cache from settings that have been checked.
-    pub(crate) fn build(builder: CacheBuilder<K, V, S>, policy: &PolicySpec) -> Arc<Self> {
-        epoch::prepare();
-        let capacity = builder.capacity;
-        let (count, expected) = plan(
-            capacity,
-            builder.weigher.is_some(),
-            builder.expected,
-            builder.shards,
-        );
-        let build = |capacity, seed| {
-            AnyPolicy::build(policy, capacity, seed).expect("the builder has checked the policy")
-        };
-        let first = build(1, 1);
-        let columns = Columns {
-            has_deadlines: builder.has_deadlines,
-            has_limits: builder.tti.is_some(),
-            has_weights: builder.weigher.is_some(),
-            policy_bits: first.meta_bits(),
-        };
-        let now = builder.clock.now();
-        let shards = (0..count as u64).map(|number| {
-            let own = part(capacity, count as u64, number);
-            // A policy needs a capacity of at least one unit for its queues.
-            let policy = build(own.max(1), number + 1);
-            let expected = match columns.has_weights {
-                false => expected.min(own as usize),
-                true => expected,
-            };
-            Shard::new(columns, policy, own, expected, now)
-        });
-        let timer = builder.timer_in_use();
-        let negative = builder
-            .negative_ttl
-            .map(|ttl| Self::absent(&builder, ttl, timer));
-        let has_read_hook = builder.expiry.as_ref().is_some_and(|hook| hook.has_reads());
-        let quick = match first.on_hit() {
-            OnHit::Mark if builder.tti.is_none() && !has_read_hook => Quick::of(&first),
-            _ => None,
-        };
-        let alarm = Arc::new(Alarm::new());
-        let watch = Watch::new(builder.clock.clone(), timer, alarm.clone());
-        Arc::new(Inner {
-            has_quick: quick.is_some(),
-            quick: quick.unwrap_or_default(),
-            shards: shards.collect(),
-            on_hit: first.on_hit(),
-            marker: first.marker(),
-            has_deadlines: columns.has_deadlines,
-            has_time: columns.has_deadlines || first.marker() == Marker::Stamp,
-            tti: builder.tti_ms(),
-            has_read_hook,
-            refresh_ahead: builder.refresh_ahead.map(ms_of),
-            timer,
-            counters: builder.has_statistics.then(Counters::new),
-            ttl: builder.ttl,
-            jitter: builder.jitter,
-            expiry: builder.expiry,
-            weigher: builder.weigher,
-            listener: builder.listener,
-            flights: Arc::new(Flights::new(watch)),
-            negative,
-            alarm,
-            is_registered: AtomicBool::new(false),
-            capacity: AtomicU64::new(capacity),
-            reached: AtomicU64::new(now.0),
-            clock: builder.clock,
-            hasher: builder.hasher,
-        })
-    }
-
-    /// Builds the cache of keys that have no value.
-    fn absent(builder: &CacheBuilder<K, V, S>, ttl: Duration, timer: Timer) -> Negative<K, S> {
-        let capacity = absent_capacity(
-            builder.capacity,
-            builder.weigher.is_some(),
-            builder.expected,
-        );
-        let mut settings = CacheBuilder::new(capacity).ttl(ttl);
-        settings.clock = builder.clock.clone();
-        settings.timer = timer;
-        settings.has_statistics = false;
-        let settings = settings.hasher(builder.hasher.clone());
-        (ttl, Inner::build(settings, &PolicySpec::default()))
-    }
-
     /// Returns the live entry of a key without counting the look-up.
     pub(crate) fn find_live<'a, Q>(&'a self, pinned: &'a Pinned, key: &Q) -> Option<Seen<'a, K, V>>
     where
@@ -594,145 +449,6 @@ where
         }
     }
 
-    /// Extends the deadline of an entry that was read, according to the idle time and the hook.
-    fn extend(&self, shard: &Shard<K, V>, found: &Found<'_, K, V>) {
-        let now = self.now();
-        let present = shard.deadline(found.slot);
-        let mut limit = shard.limit(found.slot);
-        let mut wanted = present;
-        let mut is_decided = false;
-        if let (true, Some(hook)) = (self.has_read_hook, &self.expiry) {
-            let remaining = limit.map(|deadline| until(now, deadline));
-            let answer = hook.after_read(found.key, found.value, remaining);
-            if answer != remaining {
-                let deadline = answer.map(|ttl| after(now, ms_of(ttl)));
-                (wanted, limit) = (deadline, deadline);
-                is_decided = true;
-            }
-        }
-        if let Some(tti) = self.tti {
-            // The deadline stays if it is not before the end of the idle time.
-            let idle = after(now, tti);
-            let is_soon = wanted.is_none_or(|deadline| deadline < idle);
-            if is_soon && limit.is_none_or(|limit| wanted.is_none_or(|wanted| wanted < limit)) {
-                let idle = Tick((idle.0 + tti / IDLE_SLACK).min(Tick::MAX.0));
-                wanted = Some(limit.map_or(idle, |limit| limit.min(idle)));
-            }
-        }
-        if is_decided {
-            self.set_deadline(shard, found, present, wanted, limit, now);
-        } else if let Some(wanted) = wanted
-            && present.is_some_and(|present| present < wanted)
-        {
-            Self::postpone(shard, found, wanted);
-        }
-    }
-
-    /// Stores a later deadline. The index reads it when it reaches the entry. The deadline does not
-    /// exceed the limit, which another thread may change meanwhile.
-    fn postpone(shard: &Shard<K, V>, found: &Found<'_, K, V>, wanted: Tick) {
-        const { assert!(<policy::expire::wheel::Wheel as policy::ExpiryIndex>::LATER_IS_FREE) };
-        let word = found.lane.deadline();
-        let later = |word: u64| {
-            let deadline = deadline_in(word)?;
-            (deadline < wanted).then(|| word_of(Some(wanted)) | word & 0xffff)
-        };
-        if word.fetch_update(AcqRel, Acquire, later).is_err() || found.lane.limit().is_none() {
-            return;
-        }
-        // `Shard::set_deadline` stores the limit and then the deadline. If its deadline comes later
-        // in the modification order of this word, it stays. If the postponed one comes later, its
-        // limit is seen here. The index has filed the entry at that deadline, which is not after
-        // the limit.
-        let Some(limit) = shard.limit(found.slot) else {
-            return;
-        };
-        let earlier = |word: u64| {
-            let deadline = deadline_in(word)?;
-            (deadline > limit).then(|| word_of(Some(limit)) | word & 0xffff)
-        };
-        let _ = word.fetch_update(AcqRel, Acquire, earlier);
-    }
-
-    pub(crate) fn set_deadline(
-        &self,
-        shard: &Shard<K, V>,
-        found: &Found<'_, K, V>,
-        present: Option<Tick>,
-        wanted: Option<Tick>,
-        limit: Option<Tick>,
-        now: Tick,
-    ) -> bool {
-        let rows = shard.map.rows();
-        let keeps_limit = rows
-            .limit(found.slot)
-            .is_none_or(|word| word.load(Relaxed) == word_of(limit));
-        if wanted == present && keeps_limit {
-            return true;
-        }
-        let is_later = matches!((present, wanted), (Some(old), Some(new)) if new > old);
-        if is_later && keeps_limit {
-            if let Some(wanted) = wanted {
-                Self::postpone(shard, found, wanted);
-            }
-            return true;
-        }
-        let hash_of = self.hash_of();
-        shard.set_deadline(found.position, found.slot, wanted, limit, &hash_of, now)
-    }
-
-    /// Returns the weight and the deadlines with which an entry is stored.
-    fn terms(&self, hash: u64, key: &K, value: &V, ttl: Option<Duration>, now: Tick) -> Terms {
-        let weight = self
-            .weigher
-            .as_ref()
-            .map_or(1, |weigher| weigher(key, value));
-        let mut terms = Terms {
-            deadline: None,
-            limit: None,
-            weight: weight.max(1),
-        };
-        if !self.has_deadlines {
-            return terms;
-        }
-        let mut ttl = ttl;
-        if let Some(hook) = &self.expiry {
-            let pinned = pin();
-            let shard = self.shard(hash);
-            let found = shard.map.find(&pinned, hash, |other| other == key);
-            let live = found.filter(|found| {
-                let deadline = shard.deadline(found.slot);
-                deadline.is_none_or(|deadline| deadline >= now)
-            });
-            ttl = match live {
-                Some(found) => {
-                    let remaining = shard.limit(found.slot).map(|limit| until(now, limit));
-                    hook.after_update(key, value, ttl, remaining)
-                }
-                None => hook.after_insert(key, value, ttl),
-            };
-        }
-        if let Some(ttl) = ttl {
-            let mut ms = ms_of(ttl);
-            if self.jitter > 0.0 && ms > 1 {
-                // The random bits differ between keys and between instants.
-                let random = policy::parts::chance::scramble(hash ^ now.0.rotate_left(32));
-                let share = random as f64 / u64::MAX as f64 * self.jitter;
-                ms = (ms - (ms as f64 * share) as u64).max(1);
-            }
-            terms.limit = Some(after(now, ms));
-            terms.deadline = terms.limit;
-        }
-        if let Some(tti) = self.tti {
-            let idle = after(
-                now,
-                tti.saturating_add(if tti > 0 { tti / IDLE_SLACK } else { 0 }),
-            );
-            terms.deadline = Some(terms.limit.map_or(idle, |limit| limit.min(idle)));
-        }
-        terms
-    }
-
     pub(crate) fn leaving(&self) -> Leaving<K, V> {
         Leaving::new(self.listener.is_some())
     }
@@ -806,35 +522,5 @@ where
 
     fn run_some(self: Arc<Self>) -> bool {
         self.expire_slices(SLICES_PER_TURN).1
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_of_any_capacity_are_well_filled() {
-        for capacity in [
-            4_096, 10_000, 50_000, 100_000, 333_333, 1_000_000, 5_000_000,
-        ] {
-            let (count, expected) = plan(capacity, false, None, None);
-            let ways = buckets_for(expected) * crate::table::WAYS;
-            let filled = expected as f64 / ways as f64;
-            assert!(
-                (0.75..=0.876).contains(&filled),
-                "{capacity}: {count} shards, {filled} full"
-            );
-            assert!(count as u64 * expected as u64 >= capacity);
-        }
-        assert_eq!(plan(100, false, None, None), (1, 100));
-        assert_eq!(plan(100, false, None, Some(3)), (3, 34));
-        assert_eq!(plan(1 << 40, true, None, Some(8)), (8, UNKNOWN));
-        assert_eq!(plan(1 << 40, true, None, None), (1, UNKNOWN));
-        assert_eq!(plan(1 << 40, true, Some(1 << 20), None), (1, 1 << 20));
-        assert_eq!(
-            (0..3).map(|n| part(100, 3, n)).collect::<Vec<_>>(),
-            [34, 33, 33]
-        );
     }
 }

@@ -12,7 +12,7 @@
     reason = "typed access to raw memory; tidy lists this file"
 )]
 
-use crate::epoch::{Guard, Pinned, READERS, may_hurry};
+use crate::epoch::{Guard, Pinned};
 use crate::rows::{Columns, FAR, Lane, Rows};
 use crate::table::{Table, Tables, WAYS, tag_of};
 use std::alloc::Layout;
@@ -22,8 +22,11 @@ use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{
     AtomicPtr, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed},
 };
+
+mod growth;
+mod reclaim;
 
 /// Number of retired slots at which a grace period begins, if pairs own no memory.
 const BATCH_PLAIN: usize = 128;
@@ -459,13 +462,6 @@ impl<K, V> Map<K, V> {
         (key, value)
     }
 
-    /// Retires a loose slot, which is reused after a grace period.
-    pub(crate) fn retire(&self, state: &mut WriterState, loose: Loose) {
-        self.check(state);
-        assert_eq!(self.id, loose.id, "the slot is one of this map");
-        state.young.push(loose.slot);
-    }
-
     /// Takes the pair of a loose slot at once. No reader can exist, because the map is borrowed
     /// exclusively.
     pub(crate) fn take_pair(&mut self, state: &mut WriterState, loose: Loose) -> (K, V) {
@@ -489,43 +485,6 @@ impl<K, V> Map<K, V> {
         &mut unsafe { &mut *pair }.1
     }
 
-    /// Frees retired slots whose grace period has ended. Begins another grace period if a batch is
-    /// full, if `is_urgent`, or for a single pair that owns memory unless one began very recently.
-    /// Pairs that own memory are appended to `garbage`, so that the caller can drop them without
-    /// the lock.
-    pub(crate) fn reclaim(
-        &self,
-        state: &mut WriterState,
-        is_urgent: bool,
-        garbage: &mut Vec<(K, V)>,
-    ) {
-        self.check(state);
-        let has_batch = match state.young.len() {
-            1 if needs_drop::<(K, V)>() => may_hurry(),
-            len => len >= state.batch,
-        };
-        if !(has_batch || is_urgent && state.has_retired()) {
-            return;
-        }
-        if !state.old.is_empty() && READERS.oldest() >= state.old_epoch {
-            self.free_old(state, garbage);
-        }
-        if state.old.is_empty() {
-            state.old = take(&mut state.young);
-            state.old_epoch = READERS.advance();
-            let oldest = READERS.oldest();
-            if oldest >= state.old_epoch {
-                self.free_old(state, garbage);
-            }
-            state.drop_tables(oldest);
-        }
-    }
-
-    /// Returns true if retired pairs own memory.
-    pub(crate) fn has_garbage(&self, state: &WriterState) -> bool {
-        needs_drop::<(K, V)>() && !(state.young.is_empty() && state.old.is_empty())
-    }
-
     fn free_old(&self, state: &mut WriterState, garbage: &mut Vec<(K, V)>) {
         for slot in &state.old {
             if needs_drop::<(K, V)>() {
@@ -539,88 +498,6 @@ impl<K, V> Map<K, V> {
             std::mem::swap(&mut state.free, &mut state.old);
         } else {
             state.free.append(&mut state.old);
-        }
-    }
-
-    /// Returns true if one more entry needs a larger table.
-    pub(crate) fn is_full(&self, state: &WriterState, len: usize) -> bool {
-        len >= Table::room(self.tables(state).current.bucket_count())
-    }
-
-    /// Creates an empty table with twice as many buckets as the current one. New entries are
-    /// inserted there, and [`Map::move_bucket`] moves the others.
-    pub(crate) fn begin_growth(&self, state: &mut WriterState) {
-        let tables = self.tables(state);
-        // One bucket moves per insertion, and the new table can take more insertions than the older
-        // one has buckets.
-        assert!(tables.older.is_none(), "one growth at a time");
-        let old = tables.current;
-        let new = Box::new(Table::new(2 * old.bucket_count(), old.number() + 1));
-        state.next_bucket = 0;
-        self.older.store(self.table.load(Relaxed), Release);
-        self.table.store(Box::into_raw(new), Release);
-    }
-
-    /// Frees replaced tables that no reader uses.
-    pub(crate) fn reclaim_tables(&self, state: &mut WriterState) {
-        self.check(state);
-        if !state.tables.is_empty() {
-            state.drop_tables(READERS.oldest());
-        }
-    }
-
-    /// Returns true while entries move to a larger table.
-    #[inline]
-    pub(crate) fn is_growing(&self) -> bool {
-        !self.older.load(Relaxed).is_null()
-    }
-
-    /// Moves the entries of one bucket to the larger table. `moved` is called with the old position
-    /// and the new one of each entry when the old one is vacant. `hash_of` may panic, but only
-    /// before anything has changed.
-    pub(crate) fn move_bucket(
-        &self,
-        state: &mut WriterState,
-        hash_of: impl Fn(&K) -> u64,
-        mut moved: impl FnMut(&WriterState, u32, u32),
-    ) {
-        let Tables {
-            current,
-            older: Some(older),
-        } = self.tables(state)
-        else {
-            return;
-        };
-        let mut entries = [(0, 0, 0); WAYS];
-        let mut count = 0;
-        older.each_of(state.next_bucket, |position, slot| {
-            entries[count] = (position, slot, hash_of(self.key_of(state, slot)));
-            count += 1;
-        });
-        for &(from, slot, hash) in &entries[..count] {
-            let (at, way, distance) = current.reserve(hash);
-            // Only the writer reads the distance.
-            let old_distance = self.rows.distance(slot).load(Relaxed);
-            let distance = u8::try_from(distance).unwrap_or(FAR);
-            self.rows.distance(slot).store(distance, Relaxed);
-            current.bucket(at).publish(way, tag_of(hash), slot);
-            older.vacate(
-                from,
-                (old_distance != FAR).then_some(usize::from(old_distance)),
-            );
-            moved(state, from, current.position(at, way));
-        }
-        let bucket_count = older.bucket_count();
-        let is_last = state.next_bucket + 1 == bucket_count;
-        state.next_bucket += 1;
-        if is_last {
-            let old = self.older.swap(null_mut(), Release);
-            let epoch = READERS.advance();
-            state.tables.push(Replaced {
-                epoch,
-                bucket_count,
-                table: AtomicPtr::new(old),
-            });
         }
     }
 
@@ -686,11 +563,6 @@ impl WriterState {
             }
             is_used
         });
-    }
-
-    /// Returns true if slots or tables are retired and not freed yet.
-    pub(crate) fn has_retired(&self) -> bool {
-        !(self.young.is_empty() && self.old.is_empty() && self.tables.is_empty())
     }
 
     /// Returns the heap memory of the lists and of replaced tables in bytes.

@@ -8,11 +8,11 @@
 
 use crate::cause::Cause;
 use crate::clock::system_now;
-use crate::core::{Core, Keys, deadline_in, word_of};
+use crate::core::{Core, Keys, deadline_in};
 use crate::hits::HitBuffers;
 use crate::loads::Loads;
 use crate::map::{Loose, Map, WriterState};
-use crate::rows::{Columns, Rows};
+use crate::rows::Columns;
 use crate::sync::lock;
 use crate::table::WAYS;
 use policy::any::AnyPolicy;
@@ -20,7 +20,7 @@ use policy::{Budget, Due, OnHit, Tick};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{Acquire, Relaxed, SeqCst},
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,18 +28,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) const SLICE: u32 = 128;
 /// Maximum time in milliseconds before the timer frees pairs that a call has retired but not freed.
 const COLLECT_MS: u64 = 10;
-/// Number of due entries that an insertion removes itself if the cache has no timer.
-const BESIDES: u32 = 16;
-
-/// Deadlines and weight with which an entry is stored.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub deadline: Option<Tick>,
-    /// Latest deadline that reads can set; used only by caches with idle times.
-    pub limit: Option<Tick>,
-    /// Weight of the entry, at least 1.
-    pub weight: u32,
-}
 
 /// Function that is called with each entry that has left, and the cause.
 pub(crate) type Listener<K, V> = dyn Fn(&K, &V, Cause) + Send + Sync;
@@ -130,40 +118,10 @@ macro_rules! view {
     };
 }
 
+mod change;
 mod owned;
 
-/// Result of [`Shard::insert`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Inserted {
-    New,
-    Replaced,
-    /// The entry was not stored.
-    Rejected,
-    /// The expected entry is no longer there. Nothing has changed.
-    Conflict,
-}
-
-/// Entry that a change expects to find under its key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Expect {
-    Anything,
-    /// No live entry.
-    Nothing,
-    /// The pair in this slot, which a pinned thread has read.
-    Slot(u32),
-    /// The entry that was there when the load with this number began; see [`Loads`].
-    Unchanged(u64),
-}
-
-/// Result of [`Shard::remove`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Removed {
-    Entry,
-    /// The key has no live entry.
-    Nothing,
-    /// The expected entry is no longer there. Nothing has changed.
-    Conflict,
-}
+pub(crate) use change::{Expect, Inserted, Removed, Terms};
 
 impl<K, V> Shard<K, V> {
     /// Creates an empty shard with room for `expected` entries.
@@ -412,127 +370,6 @@ impl<K, V> Shard<K, V> {
         }
     }
 
-    /// Inserts or replaces an entry.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one change")]
-    pub(crate) fn insert<H: Fn(&K) -> u64>(
-        &self,
-        hash: u64,
-        key: K,
-        value: V,
-        terms: Terms,
-        expect: Expect,
-        now: Tick,
-        hash_of: &H,
-        leaving: &mut Leaving<K, V>,
-    ) -> (Inserted, Option<(K, V)>)
-    where
-        K: Eq,
-    {
-        let mut guard = self.writer();
-        let writer = &mut *guard;
-        let found = self
-            .map
-            .find_held(&writer.map_state, hash, |other| *other == key)
-            .map(|found| (found.position, found.slot));
-        let is_expected = match (expect, found) {
-            (Expect::Anything, _) => true,
-            (Expect::Nothing, None) => true,
-            (Expect::Nothing, Some((_, slot))) => self.is_dead(slot, now),
-            (Expect::Slot(expected), found) => found.is_some_and(|(_, slot)| slot == expected),
-            (Expect::Unchanged(load), _) => writer.loads.is_current(hash, load),
-        };
-        if !is_expected {
-            return (Inserted::Conflict, Some((key, value)));
-        }
-        if found.is_none() {
-            // The caller's hash function may panic here, before any entry has left.
-            self.grow(writer, hash_of, now);
-        }
-        self.replay(writer, hash_of, now);
-        writer.core.begin();
-        if self.due.load(Relaxed) <= now.0 {
-            // The present entry of the key may be due itself. Then it counts as absent.
-            self.expire_some(writer, now, BESIDES, hash_of, leaving);
-        }
-        let found = found.filter(|&(position, slot)| {
-            self.map.tables(&writer.map_state).slot_at(position) == Some(slot)
-        });
-        if found.is_none() && matches!(expect, Expect::Slot(_)) {
-            self.publish(writer);
-            return (Inserted::Conflict, Some((key, value)));
-        }
-        writer.loads.changed(hash);
-        let found = found.map(|(position, _)| position);
-        let inserted = self.place(
-            writer,
-            hash,
-            (key, value),
-            terms,
-            found,
-            now,
-            hash_of,
-            leaving,
-        );
-        self.map
-            .reclaim(&mut writer.map_state, false, &mut leaving.garbage);
-        self.publish(writer);
-        (inserted, None)
-    }
-
-    /// Stores a pair at the position of its key or as a new entry, or rejects it.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one change")]
-    fn place<H: Fn(&K) -> u64>(
-        &self,
-        writer: &mut Writer,
-        hash: u64,
-        (key, value): (K, V),
-        terms: Terms,
-        found: Option<u32>,
-        now: Tick,
-        hash_of: &H,
-        leaving: &mut Leaving<K, V>,
-    ) -> Inserted {
-        let is_too_heavy = u64::from(terms.weight) > writer.core.capacity;
-        let is_dead = terms.deadline.is_some_and(|deadline| deadline < now);
-        writer.core.departures.too_heavy += u64::from(is_too_heavy);
-        match found {
-            Some(position) if is_too_heavy || is_dead => {
-                let slot = self.map.tables(&writer.map_state).slot_at(position);
-                let cause = match slot.is_some_and(|slot| self.is_dead(slot, now)) {
-                    true => Cause::Expired,
-                    false => Cause::Replaced,
-                };
-                self.remove_at(writer, position, cause, hash_of, now, leaving);
-                let cause = if is_dead {
-                    Cause::Expired
-                } else {
-                    Cause::Evicted
-                };
-                self.reject(writer, key, value, cause, leaving);
-                Inserted::Rejected
-            }
-            Some(position) => {
-                self.replace(writer, position, key, value, terms, hash_of, now, leaving);
-                self.make_room(writer, 0, hash_of, now, leaving);
-                Inserted::Replaced
-            }
-            None if is_too_heavy || is_dead || !self.admits(writer, hash, terms, hash_of, now) => {
-                let cause = if is_dead {
-                    Cause::Expired
-                } else {
-                    Cause::Evicted
-                };
-                self.reject(writer, key, value, cause, leaving);
-                Inserted::Rejected
-            }
-            None => {
-                self.make_room(writer, u64::from(terms.weight), hash_of, now, leaving);
-                self.add(writer, hash, key, value, terms, hash_of, now);
-                Inserted::New
-            }
-        }
-    }
-
     fn weight(&self, slot: u32) -> u32 {
         let word = self.map.rows().weight(slot);
         word.map_or(1, |word| word.load(Relaxed))
@@ -553,162 +390,6 @@ impl<K, V> Shard<K, V> {
         match self.map.rows().limit(slot) {
             Some(word) => deadline_in(word.load(Acquire)),
             None => self.deadline(slot),
-        }
-    }
-
-    fn admits<H: Fn(&K) -> u64>(
-        &self,
-        writer: &mut Writer,
-        hash: u64,
-        terms: Terms,
-        hash_of: &H,
-        now: Tick,
-    ) -> bool {
-        view!(view = self, writer, hash_of, now);
-        writer.core.admits(&view, hash, terms.weight)
-    }
-
-    fn reject(
-        &self,
-        writer: &mut Writer,
-        key: K,
-        value: V,
-        cause: Cause,
-        leaving: &mut Leaving<K, V>,
-    ) {
-        writer.core.departures.rejected += 1;
-        leaving.rejected = Some((key, value, cause));
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the parts of one change")]
-    fn add<H: Fn(&K) -> u64>(
-        &self,
-        writer: &mut Writer,
-        hash: u64,
-        key: K,
-        value: V,
-        terms: Terms,
-        hash_of: &H,
-        now: Tick,
-    ) {
-        let prepare = |rows: &Rows, slot| store_terms(rows, slot, terms, 0);
-        let (position, _) = self
-            .map
-            .insert(&mut writer.map_state, hash, key, value, prepare);
-        view!(view = self, writer, hash_of, now);
-        writer.core.inserted(&mut view, position);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the parts of one change")]
-    fn replace<H: Fn(&K) -> u64>(
-        &self,
-        writer: &mut Writer,
-        position: u32,
-        key: K,
-        value: V,
-        terms: Terms,
-        hash_of: &H,
-        now: Tick,
-        leaving: &mut Leaving<K, V>,
-    ) {
-        if terms.deadline.is_none() {
-            view!(view = self, writer, hash_of, now);
-            writer.core.unfile(&mut view, position);
-        }
-        let mut old = (None, 1);
-        let prepare = |rows: &Rows, from: u32, to: u32| {
-            let word = match rows.columns().has_deadlines {
-                true => rows.deadline(from).load(Acquire),
-                false => 0,
-            };
-            old = (
-                deadline_in(word),
-                rows.weight(from).map_or(1, |w| w.load(Relaxed)),
-            );
-            // The entry stays in the index where it is filed.
-            store_terms(rows, to, terms, word & 0xffff);
-        };
-        let (_, loose) = self
-            .map
-            .replace(&mut writer.map_state, position, key, value, prepare);
-        let (deadline, weight) = old;
-        let cause = match deadline {
-            Some(deadline) if deadline < now => Cause::Expired,
-            _ => Cause::Replaced,
-        };
-        {
-            view!(view = self, writer, hash_of, now);
-            if terms.deadline.is_some() {
-                writer.core.refiled(&mut view, position, deadline);
-            }
-            writer.core.reweighed(&mut view, position, weight);
-            writer.core.hit(&mut view, position);
-        }
-        writer.core.departures.by_cause[cause as usize] += 1;
-        writer.core.departures.inserted += 1;
-        self.depart(writer, loose, cause, leaving);
-    }
-
-    fn remove_at<H: Fn(&K) -> u64>(
-        &self,
-        writer: &mut Writer,
-        position: u32,
-        cause: Cause,
-        hash_of: &H,
-        now: Tick,
-        leaving: &mut Leaving<K, V>,
-    ) {
-        {
-            view!(view = self, writer, hash_of, now);
-            writer.core.forget(&mut view, position);
-            writer.core.unfile(&mut view, position);
-        }
-        self.unlink(writer, position, cause, leaving);
-    }
-
-    /// Removes the entry of a key if it is the expected one.
-    pub(crate) fn remove<H: Fn(&K) -> u64>(
-        &self,
-        hash: u64,
-        is_key: impl FnMut(&K) -> bool,
-        expect: Expect,
-        now: Tick,
-        hash_of: &H,
-        leaving: &mut Leaving<K, V>,
-    ) -> Removed {
-        let mut guard = self.writer();
-        let writer = &mut *guard;
-        let found = self
-            .map
-            .find_held(&writer.map_state, hash, is_key)
-            .map(|found| (found.position, found.slot));
-        let is_expected = match expect {
-            Expect::Anything => true,
-            Expect::Nothing => found.is_none_or(|(_, slot)| self.is_dead(slot, now)),
-            Expect::Slot(expected) => found.is_some_and(|(_, slot)| slot == expected),
-            Expect::Unchanged(load) => writer.loads.is_current(hash, load),
-        };
-        if !is_expected {
-            return Removed::Conflict;
-        }
-        writer.loads.changed(hash);
-        let Some((position, slot)) = found else {
-            return Removed::Nothing;
-        };
-        let is_dead = self.is_dead(slot, now);
-        let cause = if is_dead {
-            Cause::Expired
-        } else {
-            Cause::Removed
-        };
-        self.remove_at(writer, position, cause, hash_of, now, leaving);
-        self.map
-            .reclaim(&mut writer.map_state, false, &mut leaving.garbage);
-        self.publish(writer);
-        if is_dead {
-            Removed::Nothing
-        } else {
-            Removed::Entry
         }
     }
 
@@ -743,42 +424,6 @@ impl<K, V> Shard<K, V> {
     /// Registers a change of every key.
     pub(crate) fn all_changed(&self) {
         self.writer().loads.all_changed();
-    }
-
-    /// Sets the deadline of an entry that the caller found while pinned. Returns false if the entry
-    /// has left meanwhile.
-    pub(crate) fn set_deadline<H: Fn(&K) -> u64>(
-        &self,
-        position: u32,
-        slot: u32,
-        deadline: Option<Tick>,
-        limit: Option<Tick>,
-        hash_of: &H,
-        now: Tick,
-    ) -> bool {
-        let mut guard = self.writer();
-        let writer = &mut *guard;
-        if self.map.tables(&writer.map_state).slot_at(position) != Some(slot) {
-            return false;
-        }
-        view!(view = self, writer, hash_of, now);
-        let rows = self.map.rows();
-        if let Some(word) = rows.limit(slot) {
-            word.store(word_of(limit), Release);
-        }
-        if deadline.is_none() {
-            writer.core.unfile(&mut view, position);
-            rows.deadline(slot).store(0, Release);
-        } else {
-            let mut old = None;
-            let _ = rows.deadline(slot).fetch_update(Release, Acquire, |word| {
-                old = deadline_in(word);
-                Some(word_of(deadline) | word & 0xffff)
-            });
-            writer.core.refiled(&mut view, position, old);
-        }
-        self.publish(writer);
-        true
     }
 
     /// Sets the capacity. Returns true if [`Shard::shrink`] must evict entries.
@@ -908,19 +553,6 @@ fn lateness_ms(deadline: Option<Tick>, now: Tick) -> u64 {
     deadline.map_or(0, |deadline| {
         now.0.saturating_sub(deadline.0).saturating_sub(1)
     })
-}
-
-fn store_terms(rows: &Rows, slot: u32, terms: Terms, link: u64) {
-    if rows.columns().has_deadlines {
-        rows.deadline(slot)
-            .store(word_of(terms.deadline) | link, Relaxed);
-    }
-    if let Some(word) = rows.limit(slot) {
-        word.store(word_of(terms.limit), Relaxed);
-    }
-    if let Some(word) = rows.weight(slot) {
-        word.store(terms.weight, Relaxed);
-    }
 }
 
 impl<K, V> Drop for Shard<K, V> {
