@@ -199,3 +199,34 @@ impl<O: Outside, M: Meta, L: Meta> Entries for PackedEntries<O, M, L> {
         self.requests += 1;
     }
 }
+
+/// View of a newly written entry for the expiry index. Its deadline is not read back, because the
+/// read would wait for the entry's memory to arrive in the CPU cache, and all of the index's work
+/// depends on it.
+pub(crate) struct NewCells<C> {
+    pub cells: C,
+    pub slot: Slot,
+    pub deadline: Tick,
+}
+
+impl<C: Facts> Facts for NewCells<C> {
+    policy::delegate_facts!(cells: now requests is_live weight key_hash len sample next_access);
+    #[inline]
+    fn deadline(&self, slot: Slot) -> Option<Tick> {
+        if slot == self.slot {
+            return Some(self.deadline);
+        }
+        self.cells.deadline(slot)
+    }
+}
+
+impl<M: Copy + Default, C: Cells<M>> Cells<M> for NewCells<C> {
+    #[inline]
+    fn get(&self, slot: Slot) -> M {
+        self.cells.get(slot)
+    }
+    #[inline]
+    fn set(&mut self, slot: Slot, link: M) {
+        self.cells.set(slot, link);
+    }
+}

@@ -6,6 +6,7 @@
 //! one of them removes is removed from the other's structure exactly once.
 
 use crate::block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape};
+use crate::cells::NewCells;
 use crate::entries::{Entries, Owner};
 use crate::packed::PackedEntries;
 use crate::value::{NewValue, Outside, Value};
@@ -13,9 +14,7 @@ use policy::{
     Admit, Budget, Cells, Due, Eviction, ExpiryIndex, Facts, Meta, OnHit, Policy, Slot, Tick,
 };
 
-/// Number of random entries examined per requested deadline. More than one is needed because an
-/// entry may have no deadline.
-const LOOKS_PER_SAMPLE: u64 = 4;
+mod drain;
 
 /// Set of entries managed by the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -27,37 +26,6 @@ pub enum Scope {
     All,
     /// The entries with their own deadline.
     Volatile,
-}
-
-/// View of a newly written entry for the expiry index. Its deadline is not read back, because the
-/// read would wait for the entry's memory to arrive in the CPU cache, and all of the index's work
-/// depends on it.
-struct NewCells<C> {
-    cells: C,
-    slot: Slot,
-    deadline: Tick,
-}
-
-impl<C: Facts> Facts for NewCells<C> {
-    policy::delegate_facts!(cells: now requests is_live weight key_hash len sample next_access);
-    #[inline]
-    fn deadline(&self, slot: Slot) -> Option<Tick> {
-        if slot == self.slot {
-            return Some(self.deadline);
-        }
-        self.cells.deadline(slot)
-    }
-}
-
-impl<M: Copy + Default, C: Cells<M>> Cells<M> for NewCells<C> {
-    #[inline]
-    fn get(&self, slot: Slot) -> M {
-        self.cells.get(slot)
-    }
-    #[inline]
-    fn set(&mut self, slot: Slot, link: M) {
-        self.cells.set(slot, link);
-    }
 }
 
 /// Entries together with their policy and their expiry index.
@@ -347,52 +315,6 @@ where
     P: Policy<Meta = M>,
     X: ExpiryIndex<Link = L>,
 {
-    /// Replaces the policy. New entries belong to `policy`; the old one keeps its entries until
-    /// [`Shard::drain`] has moved them. The previous drain must have ended.
-    pub fn set_policy(&mut self, policy: Option<(P, u32)>, scope: Scope) {
-        assert!(!self.is_draining());
-        // The new policy has no entries yet.
-        self.volatile_bytes = 0;
-        let next = 3 - self.current;
-        self.scope = if policy.is_some() {
-            scope
-        } else {
-            Scope::Nothing
-        };
-        if let Some((policy, bits)) = policy {
-            self.entries.set_policy_bits(next, bits);
-            self.policies[next as usize - 1] = Some(policy);
-            self.current = next;
-        }
-        if self.is_settled() {
-            self.finish_drain();
-        }
-    }
-
-    /// Keeps a victim that has left the policy's scope, and returns true. The entry gets the owner
-    /// that [`Shard::drain`] would give it. Returns false for any other victim. Victims outside of
-    /// the scope come from a policy that is being drained.
-    pub fn retain_if_out_of_scope(&mut self, slot: Slot) -> bool {
-        let old = self.entries.shape(slot);
-        let owner = self.owner_for(|| self.entries.own_deadline(slot));
-        if owner != 0 {
-            return false;
-        }
-        // The policy has already removed the entry from its structures.
-        self.reshape(slot, NewValue::Same, Shape { owner, ..old }, old);
-        true
-    }
-
-    /// Returns whether a replaced policy still has entries.
-    pub fn is_draining(&self) -> bool {
-        self.policies[2 - self.current as usize].is_some()
-    }
-
-    /// Returns whether [`Shard::drain`] has entries to move.
-    pub fn needs_drain(&self) -> bool {
-        self.is_draining() || !self.is_settled()
-    }
-
     /// Returns whether [`Shard::evict`] can return a victim now or after [`Shard::drain`].
     pub fn has_evictable(&self) -> bool {
         let owned = self.entries.owned();
@@ -429,49 +351,6 @@ where
         if self.is_summed(owner) {
             self.volatile_bytes -= u64::from(weight(self));
         }
-    }
-
-    fn is_settled(&self) -> bool {
-        let owned = self.entries.owned();
-        let old = owned[3 - self.current as usize];
-        match self.scope {
-            Scope::Nothing => owned[1] + owned[2] == 0,
-            Scope::All => owned[0] + old == 0,
-            Scope::Volatile => {
-                old == 0 && owned[self.current as usize] == self.entries.own_deadlines()
-            }
-        }
-    }
-
-    fn finish_drain(&mut self) {
-        self.policies[2 - self.current as usize] = None;
-        if self.scope == Scope::Nothing {
-            self.policies[self.current as usize - 1] = None;
-        }
-    }
-
-    /// Moves up to `steps` entries to the owner that the scope requires, beginning at `cursor` in
-    /// arena order. Returns the cursor for the next call, or `None` once all entries have the
-    /// required owner.
-    pub fn drain(&mut self, cursor: u32, steps: u32) -> Option<u32> {
-        if self.is_settled() {
-            self.finish_drain();
-            return None;
-        }
-        let mut at = cursor;
-        for _ in 0..steps {
-            let Some(slot) = self.entries.walk(at) else {
-                return Some(0);
-            };
-            let old = self.entries.shape(slot);
-            let owner = self.owner_for(|| self.entries.own_deadline(slot));
-            if owner != old.owner {
-                self.remove_from_policy(slot);
-                self.reshape(slot, NewValue::Same, Shape { owner, ..old }, old);
-            }
-            at = slot.0 + 1;
-        }
-        Some(at)
     }
 
     /// Changes an entry and notifies the algorithms. If the owner changes, the caller must have
@@ -656,43 +535,6 @@ where
         let cells = &mut self.entries.link_cells_of(slot);
         Cells::set(cells, slot, L::default());
         self.expiry.insert(cells, slot);
-    }
-
-    /// Passes the own deadlines of up to `count` entries to `each`. Examines all entries if there
-    /// are at most `count`, and a uniform sample otherwise. If few entries have a deadline, the
-    /// sample is smaller than `count`, but it has at least one deadline if the search finds any.
-    pub fn sample_deadlines(&self, count: usize, mut each: impl FnMut(Tick)) {
-        if self.entries.own_deadlines() == 0 {
-            return;
-        }
-        if self.entries.len() <= count {
-            let mut at = 0;
-            while let Some(slot) = self.entries.walk(at) {
-                let own = self.entries.own_deadline(slot);
-                own.into_iter().for_each(&mut each);
-                at = slot.0 + 1;
-            }
-            return;
-        }
-        // Multiples of SplitMix64's increment are spread evenly enough for a sample.
-        let randoms =
-            (0..count as u64 * LOOKS_PER_SAMPLE).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let own = |slot| self.entries.own_deadline(slot);
-        let mut found = 0;
-        for random in randoms {
-            if let Some(deadline) = self.entries.probe(random).and_then(own) {
-                each(deadline);
-                found += 1;
-                if found == count {
-                    return;
-                }
-            }
-        }
-        if found == 0
-            && let Some(slot) = self.entries.sample_where(0, |slot| own(slot).is_some())
-        {
-            own(slot).into_iter().for_each(each);
-        }
     }
 
     /// Returns the value of a live entry.

@@ -412,6 +412,7 @@ impl Run {
         assert_eq!(self.shard.entries.with_part_deadlines(), parted.count());
         let mut notified = vec![];
         self.shard
+            .entries
             .sample_deadlines(300, |deadline| notified.push(deadline));
         owns.sort_unstable();
         notified.sort_unstable();
@@ -585,7 +586,7 @@ fn sampling_few_deadlines_among_many_entries_is_bounded() {
         put_plain(&mut shard, 1_000_000 + key, 3, Some(Tick(5)));
     }
     let mut notified = 0;
-    shard.sample_deadlines(256, |deadline| {
+    shard.entries.sample_deadlines(256, |deadline| {
         assert_eq!(deadline, Tick(5));
         notified += 1;
     });

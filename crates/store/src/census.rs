@@ -39,7 +39,7 @@ impl DbSums {
         self.facts.with_deadline += db.entries.own_deadlines() as u64;
         self.facts.with_element_deadlines += db.entries.with_part_deadlines() as u64;
         let mut seconds = Vec::with_capacity(sample);
-        db.sample_deadlines(sample, |deadline| {
+        db.entries.sample_deadlines(sample, |deadline| {
             let left_ms = deadline.0.saturating_sub(now.0);
             self.ttl_ms += u128::from(left_ms);
             self.ttls += 1;

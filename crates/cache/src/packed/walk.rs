@@ -5,11 +5,14 @@ use crate::arena::Arena;
 use crate::blocks::OutsideEntry;
 use crate::table::Position;
 use crate::value::{EmbeddedCounts, Outside};
-use policy::{Meta, Slot};
+use policy::{Facts, Meta, Slot, Tick};
 
 /// Number of buckets that one call of a scan may always visit, about 10 µs, regardless of its
 /// count.
 const SCAN_BUCKETS_MIN: usize = 1024;
+/// Number of random entries examined per requested deadline. More than one is needed because an
+/// entry may have no deadline.
+const LOOKS_PER_SAMPLE: u64 = 4;
 
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// Passes about `count` live entries, beginning at position `at`, to `each`. Returns the next
@@ -37,12 +40,6 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             buckets += 1;
         }
         Some(at)
-    }
-
-    /// Returns the entry at the table position selected by the random bits, or `None` if the
-    /// position is free.
-    pub(crate) fn probe(&self, random: u64) -> Option<Slot> {
-        self.table.sample(random)
     }
 
     /// Returns a random live entry for which `is_wanted` returns true. All such entries are equally
@@ -75,6 +72,43 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             }
         }
         None
+    }
+
+    /// Passes the own deadlines of up to `count` entries to `each`. Examines all entries if there
+    /// are at most `count`, and a uniform sample otherwise. If few entries have a deadline, the
+    /// sample is smaller than `count`, but it has at least one deadline if the search finds any.
+    pub fn sample_deadlines(&self, count: usize, mut each: impl FnMut(Tick)) {
+        if self.own_deadlines() == 0 {
+            return;
+        }
+        if self.len() <= count {
+            let mut at = 0;
+            while let Some(slot) = self.walk(at) {
+                let own = self.own_deadline(slot);
+                own.into_iter().for_each(&mut each);
+                at = slot.0 + 1;
+            }
+            return;
+        }
+        // Multiples of SplitMix64's increment are spread evenly enough for a sample.
+        let randoms =
+            (0..count as u64 * LOOKS_PER_SAMPLE).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let own = |slot| self.own_deadline(slot);
+        let mut found = 0;
+        for random in randoms {
+            if let Some(deadline) = self.table.sample(random).and_then(own) {
+                each(deadline);
+                found += 1;
+                if found == count {
+                    return;
+                }
+            }
+        }
+        if found == 0
+            && let Some(slot) = self.sample_where(0, |slot| own(slot).is_some())
+        {
+            own(slot).into_iter().for_each(each);
+        }
     }
 
     /// Returns the first live entry at or after slot `from` in arena order, or `None` at the end.
