@@ -2,9 +2,9 @@
 //!
 //! `record.rs` is the encoding, `segment.rs` the files, `writer.rs` the thread that writes,
 //! `extent.rs` content read in pieces, `buffers.rs` the memory for it, `removed.rs` the log of
-//! records that a restart must not bring back, and `scrub.rs` the verification of records that are
-//! not read. The index is a cache from the project's library, with 12 bytes per URL and a deadline,
-//! so that records leave it on time.
+//! records that a restart must not bring back, `open.rs` the start, `purge.rs` the purges, and
+//! `scrub.rs` the verification of records that are not read. The index is a cache from the
+//! project's library, with 12 bytes per URL and a deadline, so that records leave it on time.
 //!
 //! Reads of data in the page cache are made directly (`RWF_NOWAIT`); Tokio's threads for blocking
 //! work make the others. io_uring would save the thread switch only for the latter, needs unsafe
@@ -17,6 +17,8 @@
 
 mod buffers;
 mod extent;
+mod open;
+mod purge;
 mod queue;
 mod record;
 mod removed;
@@ -42,15 +44,14 @@ use library::{Cache, Op};
 use record::{Description, HEADER_BYTES, Header};
 use removed::{Line, Removed};
 use segment::{Entry, Segment};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use writer::{Superseded, Writer};
 
 /// Maximum size of a record that is read as a whole and returned to memory when it is requested.
@@ -323,139 +324,7 @@ impl Drop for Disk {
     }
 }
 
-/// Creates the index. Records that leave it are subtracted from their segments.
-fn index(clock: &Clock, segments: Arc<Segments>, queue: Arc<Queue>) -> Cache<u64, Place> {
-    // The size of the segments bounds the number of records.
-    let index = Cache::builder(u64::MAX >> 8)
-        .weigher(|_, _| 1)
-        .policy_named("sieve")
-        .statistics(false)
-        .shards(16)
-        .clock(clock.of_store())
-        .listener(move |_, place: &Place, _| {
-            let segment = segments.get(place.segment);
-            if segment.is_some_and(|segment| segment.bury(place.length)) {
-                queue.offer(Job::Free(place.segment));
-            }
-        });
-    let index = match clock {
-        Clock::System => index,
-        Clock::Manual(_) => index.timer(library::Timer::Manual),
-    };
-    index.build().expect("the settings are constants")
-}
-
-fn lock(folder: &Path) -> io::Result<File> {
-    std::fs::create_dir_all(folder)?;
-    let lock = File::create(folder.join("lock"))?;
-    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-    rustix::fs::flock(&lock, operation)
-        .map_err(|_| io::Error::other("another process uses this folder"))?;
-    Ok(lock)
-}
-
 impl Shared {
-    /// Opens the folder. Also returns the number of the next segment.
-    fn open(config: &Config, disk: &DiskConfig, queue: &Arc<Queue>) -> io::Result<(Self, u32)> {
-        let folder = &disk.folder;
-        let lock = lock(folder)?;
-        let segment_bytes = disk.segment_bytes(config.object_bytes_max);
-        let mut numbers = vec![];
-        for file in std::fs::read_dir(folder)? {
-            numbers.extend(segment::number(&file?.path()));
-        }
-        numbers.sort_unstable();
-        let (removed, lines) =
-            Removed::open(folder, |number| numbers.binary_search(&number).is_ok())?;
-        let segments = Arc::<Segments>::default();
-        let shared = Shared {
-            folder: folder.clone(),
-            segment_bytes,
-            segments_max: usize::try_from(disk.bytes / segment_bytes).unwrap_or(usize::MAX),
-            index: index(&config.clock, segments.clone(), queue.clone()),
-            segments,
-            buffers: Arc::default(),
-            removed: Mutex::new(removed),
-            counts: Counts::default(),
-            clock: config.clock.clone(),
-            is_off: AtomicBool::new(false),
-            _lock: lock,
-        };
-        shared.restore(&numbers, &lines, disk.bytes)?;
-        // The log may still have lines about segments that were just removed because they had no
-        // record.
-        let next_number = numbers.last().map_or(0, |newest| newest + 1);
-        Ok((shared, next_number))
-    }
-
-    /// Fills the index from the segments of an earlier run, oldest first.
-    fn restore(&self, numbers: &[u32], lines: &[Line], bytes_max: u64) -> io::Result<()> {
-        let mut ends: HashMap<(u32, u32), Option<u64>> = HashMap::new();
-        for line in lines {
-            // The first of several softenings ended the freshness. A removal, which is lower than
-            // any of them, is final.
-            let end = ends.entry((line.segment, line.offset));
-            let end = end.or_insert(line.softened_ms);
-            *end = line.softened_ms.min(*end);
-        }
-        // Only the newest segments that fit are used, because the tier may have become smaller.
-        let mut sum = 0;
-        let mut kept = vec![];
-        for &number in numbers.iter().rev() {
-            let path = segment::path(&self.folder, number);
-            sum += std::fs::metadata(&path)?.len();
-            if sum <= bytes_max {
-                kept.push(number);
-            } else {
-                std::fs::remove_file(&path)?;
-            }
-        }
-        for number in kept.into_iter().rev() {
-            let path = segment::path(&self.folder, number);
-            let (segment, entries) = Segment::open(&path, number, self.segment_bytes)?;
-            let segment = Arc::new(segment);
-            self.segments.insert(segment.clone());
-            for entry in &entries {
-                self.restore_entry(&segment, entry, &ends)?;
-            }
-            if segment.live_bytes() == 0 {
-                self.segments.remove(number);
-                segment.delete()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn restore_entry(
-        &self,
-        segment: &Segment,
-        entry: &Entry,
-        lines: &HashMap<(u32, u32), Option<u64>>,
-    ) -> io::Result<()> {
-        match lines.get(&(segment.number, entry.offset)) {
-            Some(None) => _ = self.index.remove(&entry.hash),
-            softened => {
-                let now_ms = self.clock.now_ms();
-                let left_ms = if let Some(Some(at_ms)) = softened {
-                    segment.soften(entry.offset, *at_ms);
-                    let described = self.describe(segment, entry)?;
-                    softened_usable_ms(described.as_ref(), *at_ms, now_ms)
-                } else {
-                    entry.deadline_ms.saturating_sub(now_ms)
-                };
-                if left_ms == 0 {
-                    self.index.remove(&entry.hash);
-                    return Ok(());
-                }
-                segment.revive(entry.length);
-                let place = entry.place(segment.number);
-                let left = Duration::from_millis(left_ms);
-                self.index.insert_with_ttl(entry.hash, place, left);
-            }
-        }
-        Ok(())
-    }
-
     fn is_off(&self) -> bool {
         self.is_off.load(SeqCst)
     }
@@ -666,148 +535,6 @@ impl Shared {
         }
         Ok(())
     }
-
-    fn purge(&self, target: &Target, is_soft: bool, counted: &HashSet<u64>) -> io::Result<usize> {
-        if let Target::Url(key) = target {
-            let hash = key_hash(key);
-            let mut last = None;
-            while let Some(place) = self.index.peek(&hash).filter(|place| last != Some(*place)) {
-                // The record is visited again if the writer has moved it meanwhile.
-                last = Some(place);
-                if !is_soft {
-                    self.remove(hash);
-                } else if let Some(segment) = self.segments.get(place.segment) {
-                    let entry = Entry {
-                        hash,
-                        deadline_ms: 0,
-                        offset: place.offset,
-                        length: place.length,
-                    };
-                    let described = self.describe(&segment, &entry)?;
-                    self.soften(&segment, hash, place, described)?;
-                }
-            }
-            let is_new = last.is_some() && !counted.contains(&hash);
-            return Ok(usize::from(is_new));
-        }
-        self.purge_segments(self.segments.all(), target, is_soft, counted)
-    }
-
-    /// Purges the records of these segments, and then the records that the writer has meanwhile
-    /// moved to other segments.
-    fn purge_segments(
-        &self,
-        segments: Vec<Arc<Segment>>,
-        target: &Target,
-        is_soft: bool,
-        counted: &HashSet<u64>,
-    ) -> io::Result<usize> {
-        let mut purge = Purging {
-            target,
-            is_soft,
-            visited: HashMap::new(),
-            concerned: HashSet::new(),
-        };
-        self.purge_new(&segments, &mut purge)?;
-        // A record that was not found at its place had already been appended at another place.
-        self.purge_new(&self.segments.all(), &mut purge)?;
-        Ok(purge.concerned.difference(counted).count())
-    }
-
-    /// Purges the records of segments that have not been visited yet.
-    fn purge_new(&self, segments: &[Arc<Segment>], purge: &mut Purging<'_>) -> io::Result<()> {
-        for segment in segments {
-            let visited = purge.visited.get(&segment.number).copied();
-            let visited = visited.unwrap_or_default();
-            if visited == usize::MAX {
-                continue;
-            }
-            let is_sealed = segment.is_sealed();
-            let entries = segment.entries()?;
-            let now = if is_sealed { usize::MAX } else { entries.len() };
-            purge.visited.insert(segment.number, now);
-            for entry in entries.iter().skip(visited) {
-                self.purge_entry(segment, entry, purge)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn purge_entry(
-        &self,
-        segment: &Segment,
-        entry: &Entry,
-        purge: &mut Purging<'_>,
-    ) -> io::Result<()> {
-        let place = entry.place(segment.number);
-        if self.index.peek(&entry.hash) != Some(place) {
-            return Ok(());
-        }
-        let described = self.describe(segment, entry)?;
-        let concerns = described.as_ref().is_none_or(|described| {
-            let mut heads = described.variants.iter();
-            heads.any(|(head, _)| purge.target.concerns(&described.key, &head.tags))
-        });
-        if !concerns {
-            return Ok(());
-        }
-        if purge.is_soft && described.is_some() {
-            self.soften(segment, entry.hash, place, described)?;
-        } else if self.take(entry.hash, place) {
-            self.log(&[Line::removal(place)])?;
-        }
-        purge.concerned.insert(entry.hash);
-        Ok(())
-    }
-
-    /// Ends the freshness of a record, and changes its deadline accordingly.
-    fn soften(
-        &self,
-        segment: &Segment,
-        hash: u64,
-        place: Place,
-        described: Option<Description>,
-    ) -> io::Result<()> {
-        let now_ms = self.clock.now_ms();
-        segment.soften(place.offset, now_ms);
-        self.log(&[Line::softening(place, now_ms)])?;
-        let usable_ms = softened_usable_ms(described.as_ref(), now_ms, now_ms);
-        segment.revive(place.length);
-        let has_changed = self.index.compute(hash, |present| match present {
-            Some(present) if *present == place && usable_ms > 0 => {
-                Op::PutWithTtl(place, Duration::from_millis(usable_ms))
-            }
-            Some(present) if *present == place => Op::Remove,
-            _ => Op::Keep,
-        });
-        // The index's listener subtracts the record as replaced or removed.
-        if (!has_changed || usable_ms == 0) && segment.bury(place.length) {
-            self.segments.remove(segment.number);
-            segment.delete()?;
-        }
-        Ok(())
-    }
-}
-
-/// State of a purge by prefix or tag.
-struct Purging<'a> {
-    target: &'a Target,
-    is_soft: bool,
-    /// Number of visited records of each segment; [`usize::MAX`] if all were visited.
-    visited: HashMap<u32, usize>,
-    /// Hashes of the URLs that the purge affected.
-    concerned: HashSet<u64>,
-}
-
-/// Returns the remaining usable time of a record whose freshness ended at `at_ms`.
-fn softened_usable_ms(described: Option<&Description>, at_ms: u64, now_ms: u64) -> u64 {
-    let usable = |head: &Head| {
-        let mut terms = head.terms;
-        terms.end_freshness(at_ms);
-        terms.usable_ms(now_ms)
-    };
-    let heads = described.iter().flat_map(|described| &described.variants);
-    heads.map(|(head, _)| usable(head)).max().unwrap_or(0)
 }
 
 /// Creates a resource from a description. A function creates each object from a head and the range

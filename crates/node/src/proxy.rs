@@ -1,11 +1,14 @@
 //! How a request is answered: from the store, by another request's fetch, or by the origin.
 //!
 //! `proxy.rs` decides, `proxy/fetch.rs` fetches and stores, and `proxy/reply.rs` makes replies from
-//! stored or arriving responses. `proxy/direct.rs` answers plain requests for responses in memory.
+//! stored or arriving responses. `proxy/pass.rs` forwards requests without a look-up, and
+//! `proxy/direct.rs` answers plain requests for responses in memory.
 
 mod direct;
 mod fetch;
 mod head;
+mod lookup;
+mod pass;
 mod peers;
 mod reply;
 
@@ -16,7 +19,7 @@ use crate::config::{Config, Invalid};
 use crate::flights::{Flight, Flights, Joined, Progress};
 use crate::metrics::{Failure, Metrics, Reply, Tier};
 use crate::object::{Found, Head, Object, Resource};
-use crate::origin::{Origins, Outgoing};
+use crate::origin::Origins;
 use crate::rules::directives::Directives;
 use crate::rules::key::{Invalid as InvalidKey, Key};
 use crate::rules::present::Present;
@@ -28,10 +31,12 @@ pub(crate) use direct::{Direct, Looked};
 use fetch::Fetched;
 use head::Signature;
 use hyper::body::{Body, Incoming};
-use hyper::header::{HeaderMap, HeaderValue};
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use library::Cache;
+pub(crate) use lookup::Lookup;
+use lookup::{Usability, usability};
 use reply::Answer;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -71,38 +76,6 @@ pub struct Client {
     pub is_tls: bool,
     /// Whether another node of the cluster forwarded the request.
     pub is_peer: bool,
-}
-
-/// A request that may be answered from the store.
-pub(crate) struct Lookup {
-    key: Key,
-    is_head: bool,
-    /// Header fields, without fields of a single connection and fields that choose a response
-    /// outside of the key.
-    headers: HeaderMap,
-    wanted: Option<Requested>,
-    has_condition: bool,
-    directives: Directives,
-    client: IpAddr,
-    /// Whether another node forwarded the request, so that it must be answered here.
-    is_peer: bool,
-}
-
-#[cfg(test)]
-impl Lookup {
-    /// Returns a client's request for `http://a/` without header fields.
-    fn plain() -> Self {
-        Lookup {
-            key: Key::parse("http://a/").expect("the text is valid"),
-            is_head: false,
-            headers: HeaderMap::new(),
-            wanted: None,
-            has_condition: false,
-            directives: Directives::default(),
-            client: [127, 0, 0, 1].into(),
-            is_peer: false,
-        }
-    }
 }
 
 impl Node {
@@ -598,115 +571,7 @@ impl Node {
                 reply::leading(lookup, &head, &fill, first, length, now_ms, cache).with(own)
             }
             Ok(Fetched::Passed(response)) => self.passed(response, cache, lookup.is_head),
-            Err(Failure::Timeout) => {
-                let text = "the origin does not answer in time";
-                self.refuse_forward(StatusCode::GATEWAY_TIMEOUT, text, cache)
-            }
-            Err(_) => {
-                let text = "the origin cannot be reached";
-                self.refuse_forward(StatusCode::BAD_GATEWAY, text, cache)
-            }
-        }
-    }
-
-    /// Forwards a request without a look-up.
-    async fn pass(
-        self: Arc<Self>,
-        parts: Parts,
-        body: Incoming,
-        key: Key,
-        client: Client,
-        forward: Forward,
-    ) -> Answer {
-        let cache = CacheStatus {
-            forward: Some(forward),
-            ..CacheStatus::default()
-        };
-        let limits = &self.config.limits;
-        if body.size_hint().lower() > limits.request_bytes {
-            return self.refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
-        }
-        let is_safe = parts.method.is_safe();
-        let is_head = parts.method == Method::HEAD;
-        let body = if body.is_end_stream() {
-            Content::empty()
-        } else {
-            Content::passed(body, limits.request_bytes, limits.client_idle)
-        };
-        let outgoing = Outgoing {
-            method: parts.method,
-            key: &key,
-            headers: parts.headers,
-            body,
-            client: client.address,
-        };
-        match self.origins.send(outgoing).await {
-            Ok(response) => {
-                // RFC 9111, section 4.4.
-                let status = response.status();
-                if !is_safe && (status.is_success() || status.is_redirection()) {
-                    self.invalidate(&key, response.headers());
-                }
-                self.passed(response, cache, is_head)
-            }
-            Err(Failure::Timeout) => {
-                let text = "the origin does not answer in time";
-                self.refuse_forward(StatusCode::GATEWAY_TIMEOUT, text, cache)
-            }
-            Err(_) => {
-                let text = "the origin cannot be reached";
-                self.refuse_forward(StatusCode::BAD_GATEWAY, text, cache)
-            }
-        }
-    }
-
-    async fn pass_head(self: Arc<Self>, lookup: Lookup, forward: Forward) -> Answer {
-        let fetched = self.origins.send(Outgoing {
-            method: Method::HEAD,
-            key: &lookup.key,
-            headers: lookup.headers.clone(),
-            body: Content::empty(),
-            client: lookup.client,
-        });
-        let fetched = fetched.await.map(Fetched::Passed);
-        self.conclude(&lookup, None, forward, fetched)
-    }
-
-    /// Removes the responses that an unsafe request has invalidated: those for its own URL, and for
-    /// URLs on the same host that the response names.
-    fn invalidate(&self, key: &Key, response: &HeaderMap) {
-        let mut keys = vec![key.clone()];
-        for name in ["location", "content-location"] {
-            let reference = response.get(name).and_then(|value| value.to_str().ok());
-            keys.extend(reference.and_then(|reference| key.sibling(reference)));
-        }
-        for key in keys {
-            let target = crate::purge::Target::Url(key);
-            // The purge also prevents fetches in progress from storing their responses.
-            self.store.purge(&target, false);
-            if let Some(cluster) = self.cluster.clone() {
-                tokio::spawn(async move { cluster.purge_others(&target, false).await });
-            }
-        }
-    }
-
-    /// Passes on a response that is not stored.
-    fn passed(&self, response: Response<Incoming>, cache: CacheStatus, is_head: bool) -> Answer {
-        let (mut parts, body) = response.into_parts();
-        fields::remove_hop_by_hop(&mut parts.headers);
-        crate::object::take_tags(&mut parts.headers);
-        let content = if is_head || body.is_end_stream() {
-            Content::empty()
-        } else {
-            Content::passed(body, u64::MAX, self.config.limits.origin_idle)
-        };
-        let mut response = Response::new(content);
-        *response.status_mut() = parts.status;
-        *response.headers_mut() = parts.headers;
-        Answer {
-            response,
-            reply: Reply::Miss,
-            cache,
+            Err(failure) => reply::failed(failure, cache),
         }
     }
 
@@ -718,89 +583,4 @@ impl Node {
         };
         reply::refused(status, text, cache)
     }
-
-    fn refuse_forward(&self, status: StatusCode, text: &'static str, cache: CacheStatus) -> Answer {
-        reply::refused(status, text, cache)
-    }
-}
-
-impl Lookup {
-    /// Returns the key of the fetch that this request can share. A part is fetched separately from
-    /// the whole.
-    fn flight(&self) -> String {
-        let range = self.range();
-        match range {
-            Some(range) => format!(
-                "{}\n{}",
-                self.key,
-                String::from_utf8_lossy(range.as_bytes())
-            ),
-            None => self.key.to_string(),
-        }
-    }
-
-    /// Returns the name under which responses that could not be stored are remembered. Requests
-    /// with credentials have separate names, so that personal responses do not affect other
-    /// requests.
-    fn passed_name(&self) -> String {
-        let has = |name: &str| self.headers.contains_key(name);
-        match has("authorization") || has("cookie") {
-            true => format!("{}\n", self.key),
-            false => self.key.to_string(),
-        }
-    }
-
-    /// Returns the range to forward. Several ranges are answered from the whole, so that origins
-    /// need not combine them.
-    fn range(&self) -> Option<&HeaderValue> {
-        let wanted = self.wanted.as_ref()?;
-        let is_plain = wanted.is_single() && !self.headers.contains_key("if-range");
-        self.headers.get("range").filter(|_| is_plain)
-    }
-}
-
-/// Possible use of a stored response for a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Usability {
-    Fresh,
-    StaleAccepted,
-    StaleMeanwhile,
-    Unusable,
-}
-
-/// Determines how a stored response can be used (RFC 9111, sections 4.2.4 and 5.2.1; RFC 5861,
-/// section 3).
-fn usability(object: &Object, asked: &Directives, now_ms: u64) -> Usability {
-    let terms = &object.head.terms;
-    let age_ms = terms.age_ms(now_ms);
-    let is_too_old = asked
-        .max_age
-        .is_some_and(|seconds| age_ms > seconds.saturating_mul(1_000))
-        || asked.max_age == Some(0);
-    if asked.has_no_cache || is_too_old {
-        return Usability::Unusable;
-    }
-    if terms.is_fresh(now_ms) {
-        let margin_ms = asked.min_fresh.map_or(0, |seconds| seconds * 1_000);
-        let is_enough = terms.remaining_ms(now_ms) >= margin_ms as i64;
-        return if is_enough {
-            Usability::Fresh
-        } else {
-            Usability::Unusable
-        };
-    }
-    if asked.min_fresh.is_some() {
-        return Usability::Unusable;
-    }
-    let accepted_ms = asked
-        .max_stale
-        .map_or(0, |seconds| seconds.saturating_mul(1_000));
-    let may_be_stale = !terms.must_revalidate && !terms.is_always_validated;
-    if may_be_stale && terms.staleness_ms(now_ms) < accepted_ms {
-        return Usability::StaleAccepted;
-    }
-    if terms.is_usable_meanwhile(now_ms) {
-        return Usability::StaleMeanwhile;
-    }
-    Usability::Unusable
 }

@@ -6,8 +6,10 @@ use crate::rules::vary::Selection;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use proptest::prelude::*;
+use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 
 const NOW_MS: u64 = 1_700_000_000_000;

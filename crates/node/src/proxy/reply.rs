@@ -3,7 +3,7 @@
 use super::Lookup;
 use crate::body::Content;
 use crate::fill::{Fill, Reader};
-use crate::metrics::Reply;
+use crate::metrics::{Failure, Reply};
 use crate::object::{Head, Object};
 use crate::rules::conditional;
 use crate::rules::freshness::Terms;
@@ -206,6 +206,20 @@ pub(super) fn refused(status: StatusCode, text: &'static str, cache: CacheStatus
     headers.insert("cache-control", HeaderValue::from_static("no-store"));
     let content = Content::text(format!("{text}\n"));
     finish(status, headers, content, Reply::Refused, cache)
+}
+
+/// Returns the reply to a request that the origin did not answer.
+pub(super) fn failed(failure: Failure, cache: CacheStatus) -> Answer {
+    match failure {
+        Failure::Timeout => {
+            let text = "the origin does not answer in time";
+            refused(StatusCode::GATEWAY_TIMEOUT, text, cache)
+        }
+        _ => {
+            let text = "the origin cannot be reached";
+            refused(StatusCode::BAD_GATEWAY, text, cache)
+        }
+    }
 }
 
 /// Form in which a response is sent.

@@ -1,0 +1,118 @@
+//! Requests that are forwarded without a look-up, and responses that are passed on without being
+//! stored.
+
+use super::fetch::Fetched;
+use super::reply::{self, Answer};
+use super::{Client, Lookup, Node};
+use crate::body::Content;
+use crate::metrics::Reply;
+use crate::origin::Outgoing;
+use crate::rules::fields;
+use crate::rules::key::Key;
+use crate::rules::status::{CacheStatus, Forward};
+use hyper::body::{Body, Incoming};
+use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use std::sync::Arc;
+
+impl Node {
+    /// Forwards a request without a look-up.
+    pub(super) async fn pass(
+        self: Arc<Self>,
+        parts: Parts,
+        body: Incoming,
+        key: Key,
+        client: Client,
+        forward: Forward,
+    ) -> Answer {
+        let cache = CacheStatus {
+            forward: Some(forward),
+            ..CacheStatus::default()
+        };
+        let limits = &self.config.limits;
+        if body.size_hint().lower() > limits.request_bytes {
+            return self.refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
+        }
+        let is_safe = parts.method.is_safe();
+        let is_head = parts.method == Method::HEAD;
+        let body = if body.is_end_stream() {
+            Content::empty()
+        } else {
+            Content::passed(body, limits.request_bytes, limits.client_idle)
+        };
+        let outgoing = Outgoing {
+            method: parts.method,
+            key: &key,
+            headers: parts.headers,
+            body,
+            client: client.address,
+        };
+        match self.origins.send(outgoing).await {
+            Ok(response) => {
+                // RFC 9111, section 4.4.
+                let status = response.status();
+                if !is_safe && (status.is_success() || status.is_redirection()) {
+                    self.invalidate(&key, response.headers());
+                }
+                self.passed(response, cache, is_head)
+            }
+            Err(failure) => reply::failed(failure, cache),
+        }
+    }
+
+    pub(super) async fn pass_head(self: Arc<Self>, lookup: Lookup, forward: Forward) -> Answer {
+        let fetched = self.origins.send(Outgoing {
+            method: Method::HEAD,
+            key: &lookup.key,
+            headers: lookup.headers.clone(),
+            body: Content::empty(),
+            client: lookup.client,
+        });
+        let fetched = fetched.await.map(Fetched::Passed);
+        self.conclude(&lookup, None, forward, fetched)
+    }
+
+    /// Removes the responses that an unsafe request has invalidated: those for its own URL, and for
+    /// URLs on the same host that the response names.
+    fn invalidate(&self, key: &Key, response: &HeaderMap) {
+        let mut keys = vec![key.clone()];
+        for name in ["location", "content-location"] {
+            let reference = response.get(name).and_then(|value| value.to_str().ok());
+            keys.extend(reference.and_then(|reference| key.sibling(reference)));
+        }
+        for key in keys {
+            let target = crate::purge::Target::Url(key);
+            // The purge also prevents fetches in progress from storing their responses.
+            self.store.purge(&target, false);
+            if let Some(cluster) = self.cluster.clone() {
+                tokio::spawn(async move { cluster.purge_others(&target, false).await });
+            }
+        }
+    }
+
+    /// Passes on a response that is not stored.
+    pub(super) fn passed(
+        &self,
+        response: Response<Incoming>,
+        cache: CacheStatus,
+        is_head: bool,
+    ) -> Answer {
+        let (mut parts, body) = response.into_parts();
+        fields::remove_hop_by_hop(&mut parts.headers);
+        crate::object::take_tags(&mut parts.headers);
+        let content = if is_head || body.is_end_stream() {
+            Content::empty()
+        } else {
+            Content::passed(body, u64::MAX, self.config.limits.origin_idle)
+        };
+        let mut response = Response::new(content);
+        *response.status_mut() = parts.status;
+        *response.headers_mut() = parts.headers;
+        Answer {
+            response,
+            reply: Reply::Miss,
+            cache,
+        }
+    }
+}
