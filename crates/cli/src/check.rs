@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use durability::aof::manifest::Manifest;
 use durability::check::Contents;
 use durability::check::commands::Commands;
+use server::command::scripting::functions::load_library;
 use server::loading::file::try_load;
 use session::clock::Clock;
 use std::fmt::Display;
@@ -105,7 +106,7 @@ fn check_file(path: &Path, arguments: &Arguments) -> Result<()> {
     let Some(damage) = damage else {
         if !is_commands {
             file.seek(SeekFrom::Start(0))?;
-            if let Err(why) = try_load(io::BufReader::new(&file)) {
+            if let Err(why) = try_load(io::BufReader::new(&file), load_library) {
                 bail!("{shown}: the file is not damaged, but a server does not load it: {why}");
             }
         }

@@ -19,8 +19,8 @@
 //! [`session::feed::FILE_LAG_MAX`] bytes could not be written, write commands are refused until a
 //! rewrite succeeds.
 //!
-//! This module holds the state. The rest is in the server: `writer.rs` is the thread, `work.rs` the
-//! part that workers do, and `load.rs` reads the files at startup.
+//! This module holds the state. The rest is in the server: `aof/writer.rs` is the thread,
+//! `aof/work.rs` the part that workers do, and `replay.rs` reads the files at startup.
 
 pub mod annotation;
 pub mod manifest;

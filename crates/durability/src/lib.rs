@@ -7,6 +7,7 @@
 
 pub mod aof;
 pub mod check;
+pub mod dump;
 pub mod loading;
 pub mod replication;
 pub mod restart;

@@ -23,6 +23,7 @@
 //! between them. This module wraps it in a lock. In the server, `work.rs` is the part that workers
 //! do, and `writer.rs` is the thread.
 
+pub mod encode;
 pub mod phase;
 pub mod queue;
 

@@ -26,9 +26,9 @@
 //! A command supports blocking by calling [`Ctx::wait`] where it has found nothing. It must have
 //! the same meaning when it is run again.
 
-use crate::command::effects;
-use crate::command::permission::check_session;
 use crate::context::{Ctx, Table};
+use crate::effects;
+use crate::permission::check_session;
 use crate::state::Server;
 use engine::slab::Slab;
 use session::acl::log::Context;
@@ -283,7 +283,7 @@ fn retry<'v>(
     };
     let start = Instant::now();
     let chosen = table.choose(index, args);
-    match check_session(server, ctx.session, chosen, args, Context::TopLevel) {
+    match check_session(table, server, ctx.session, chosen, args, Context::TopLevel) {
         Ok(()) if server.feed.is_on() => effects::run(&mut ctx, index, args),
         Ok(()) => (spec.run.slab)(&mut ctx, args),
         Err(denied) => {

@@ -13,8 +13,9 @@ pub mod steps;
 
 pub use single::exec;
 
-use crate::command::{self, effects, tracking};
+use crate::command::{self, tracking};
 use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec};
+use crate::effects;
 use crate::replication::primary;
 use crate::saving::work::refuses_writes;
 use crate::state::Server;

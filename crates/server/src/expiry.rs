@@ -12,9 +12,9 @@
 
 mod segment;
 
-use crate::command::{self, effects};
 use crate::state::Server;
 use crate::{blocking, notify};
+use crate::{command, effects};
 use session::freeing;
 use session::locks::Locks;
 use session::slice::{Steps, slice};

@@ -1,12 +1,9 @@
-//! Replication in both directions: the work of workers for replicas, and the thread that follows a
-//! primary. The state is in [`durability::replication`].
+//! Replication: the work of workers for replicas, and the change of roles. The thread that follows
+//! a primary is in `replica`. The state is in [`durability::replication`].
 
 pub mod failover;
-pub mod link;
 pub mod primary;
-pub mod removal;
 pub mod role;
-pub mod stream;
 
 #[cfg(test)]
 mod tests {

@@ -1,16 +1,18 @@
 //! Runs a whole server: the listeners and one thread per worker, until it is stopped.
 
 use crate::command::acl::{check_users, load_at_start};
+use crate::command::scripting::functions::load_library;
 use crate::dispatch::long;
 use crate::loading::file::{self as loading, Origin, Source};
 use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
-use crate::replication::{link, removal, role};
+use crate::replica::{link, removal};
+use crate::replication::role;
 use crate::restart::work as restarts;
 use crate::saving::{work, writer};
 use crate::state::{Server, thread_count};
 use crate::tls::{self, Tls};
-use crate::{aof, command, http, learner, logging};
+use crate::{aof, command, http, learner, logging, replay};
 use durability::restart::Request;
 use durability::restart::handover::Handover;
 use engine::segment;
@@ -277,14 +279,14 @@ type Load = Box<dyn FnOnce(&Server) -> Result<(), String> + Send>;
 
 /// Finds the files to load: the append-only file, or the snapshot file.
 fn prepare_load(server: &Server) -> Result<Option<Load>, String> {
-    if let Some(file) = aof::load::prepare(server)? {
-        return Ok(Some(Box::new(move |server| aof::load::load(server, file))));
+    if let Some(file) = replay::prepare(server)? {
+        return Ok(Some(Box::new(move |server| replay::load(server, file))));
     }
     let source = loading::prepare(server)?;
     Ok(source.map(|source| -> Load {
         Box::new(move |server| {
             let Source { name, file, bytes } = source;
-            loading::load(server, &name, file, bytes, Origin::Start)?;
+            loading::load(server, &name, file, bytes, Origin::Start, load_library)?;
             work::warn_unsaved(server, None);
             Ok(())
         })

@@ -1,7 +1,6 @@
 //! Snapshots: [`work`] is the part that workers do, and [`writer`] is the thread. The state is in
 //! [`durability::saving`].
 
-mod encode;
 pub mod work;
 pub mod writer;
 

@@ -2,7 +2,7 @@
 //!
 //! A [`User`] is immutable. A session keeps the user that it is logged in as, together with the
 //! number of changes at the time of the look-up, so that a command only compares two numbers and
-//! takes no lock. Checking a call against a user's rights is up to `command/permission.rs`, because
+//! takes no lock. Checking a call against a user's rights is up to `permission.rs`, because
 //! it needs the positions of the call's keys.
 
 pub mod catalog;

@@ -2,8 +2,8 @@
 //! replicas.
 //!
 //! A command adds its effect while it holds the locks of its shards, so that the order of the feed
-//! is an order in which the commands could have run one after the other. `command/effects.rs`
-//! decides what is added; this module stores the bytes until all readers have taken them.
+//! is an order in which the commands could have run one after the other. `effects.rs` decides
+//! what is added; this module stores the bytes until all readers have taken them.
 //!
 //! ```text
 //! commands, expiry, eviction ─append─▶ blocks of 64 KiB ─read─▶ thread of the append-only file

@@ -1,6 +1,6 @@
 //! Work of the workers on the append-only file: beginning it, ending it, and rewrites.
 
-use crate::command::effects;
+use crate::effects;
 use crate::state::Server;
 use durability::aof::manifest::Part;
 use durability::aof::{AppendOnly, Order, Phase, RETRY_PAUSE, Rewriting};
@@ -19,7 +19,7 @@ use std::time::Instant;
 use store::View;
 
 /// Names and places of the parts.
-pub(super) struct Names {
+pub(crate) struct Names {
     pub folder: PathBuf,
     pub stem: String,
 }
@@ -59,7 +59,7 @@ impl Names {
 }
 
 /// Opens an increment for appending. A new one is empty.
-pub(super) fn open_increment(folder: &Path, name: &str, is_new: bool) -> Result<File, String> {
+pub(crate) fn open_increment(folder: &Path, name: &str, is_new: bool) -> Result<File, String> {
     let path = folder.join(name);
     let mut options = OpenOptions::new();
     options

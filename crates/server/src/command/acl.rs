@@ -1,10 +1,10 @@
 //! ACL: users and their rights.
 
 use super::client;
-use super::permission::check;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
+use crate::permission::check;
 use crate::state::Server;
 use session::acl::catalog::{CATEGORIES, Catalog, category};
 use session::acl::file::{Users, add_line, check_name, parse};

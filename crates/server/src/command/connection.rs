@@ -1,8 +1,9 @@
 //! Commands about the connection: PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT.
 
 use super::table::commands;
-use super::{permission, tracking, transaction};
+use super::{tracking, transaction};
 use crate::context::{Ctx, Run, Spec};
+use crate::permission;
 use crate::state::Server;
 use session::acl::DEFAULT;
 use session::acl::log::{Context, Reason};
@@ -145,7 +146,7 @@ pub(crate) fn log_in(
                 false => Context::TopLevel,
             };
             let event = (Reason::Authentication, context);
-            permission::record(server, session, event, object, user);
+            permission::record(super::table(), server, session, event, object, user);
             Login::Wrong
         }
     }

@@ -2,6 +2,7 @@
 
 use super::key::dump;
 use super::key::object::encoding_name;
+use super::scripting::functions::load_library;
 use super::subcommand::help;
 use super::table::commands;
 use super::work;
@@ -161,7 +162,7 @@ fn reload(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
     }
     if !saves {
-        ctx.unlocked(|server| file::reload(server, flushes))
+        ctx.unlocked(|server| file::reload(server, flushes, load_library))
             .map_err(Refusal::Message)?;
         ctx.reply.ok();
         return Ok(());
@@ -194,7 +195,7 @@ fn object(ctx: &mut Ctx<'_, '_>, name: &[u8]) -> Answer {
     let facts = ctx.view.facts(&key).ok_or(NO_KEY)?;
     let idle_seconds = facts.idle_ms.unwrap_or(0) / 1000;
     let encoding = encoding_name(ctx, &key, facts)?;
-    let payload = dump::payload_of(ctx, &key)?.unwrap_or_default();
+    let payload = dump::payload(ctx, &key)?.unwrap_or_default();
     let len = payload.len().saturating_sub(FRAME_BYTES);
     // Clients parse the fields by their names. The address means nothing to them.
     let text = format!(

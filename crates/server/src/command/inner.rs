@@ -4,10 +4,10 @@
 //! MONITOR and counted like a command sent by a client; its error is counted here and not again
 //! with the reply of the outer command.
 
-use super::effects::{self, Ran, ReplyAt};
-use super::permission::check_session;
 use super::tracking;
 use crate::context::{Chosen, Ctx};
+use crate::effects::{self, Ran, ReplyAt};
+use crate::permission::check_session;
 use crate::timing;
 use engine::slab::Slab;
 use session::acl::log::Context;
@@ -130,7 +130,7 @@ impl<'v> Ctx<'_, 'v> {
             Caller::Transaction => Context::Transaction,
             Caller::Script(_) => Context::Script,
         };
-        let checked = check_session(self.server, self.session, chosen, args, context);
+        let checked = check_session(self.table, self.server, self.session, chosen, args, context);
         checked.map_err(|denied| match caller {
             Caller::Transaction => denied.text_in_transaction(),
             Caller::Script(_) => {

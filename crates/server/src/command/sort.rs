@@ -3,10 +3,10 @@
 
 mod request;
 
-use super::permission::may_read_all;
 use super::table::{commands, on_slab};
 use super::work;
 use crate::context::{Ctx, Spec};
+use crate::permission::may_read_all;
 use engine::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use request::Request;
 use session::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};

@@ -13,9 +13,9 @@
 use super::long::needs;
 use super::shards::{LockedShards, lock_for, wake_owners};
 use super::{context, publish};
-use crate::command::effects::ITEM_MARK;
 use crate::command::{self, tracking, transaction};
 use crate::context::Chosen;
+use crate::effects::ITEM_MARK;
 use crate::state::Server;
 use crate::{blocking, timing};
 use durability::replication::EARLIEST;

@@ -4,8 +4,8 @@
 use super::Executor;
 use super::steps::checked_at_once;
 use crate::command;
-use crate::command::permission::check_rights;
 use crate::context::{Chosen, Spec, Work};
+use crate::permission::check_rights;
 use crate::state::Server;
 use engine::refusal::{LOADING, NO_PRIMARY};
 use session::acl::log::Context;
@@ -118,6 +118,7 @@ fn check_all(
         None => Context::TopLevel,
     };
     check_rights(
+        command::table(),
         server,
         session,
         chosen,

@@ -26,9 +26,9 @@
 use super::shards::{lock_for, wake_owners};
 use super::steps::Steps;
 use super::{Engine, Executor, context, is_late, publish};
-use crate::command::effects::{self, Ran, ReplyAt};
 use crate::command::{self, tracking, work};
 use crate::context::{Spec, Work};
+use crate::effects::{self, Ran, ReplyAt};
 use crate::replication::role;
 use crate::saving::work::lend;
 use crate::state::Server;

@@ -3,7 +3,7 @@
 
 use super::shards::{LockedShards, spare, wake_owners};
 use super::{BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, long, publish, segment};
-use crate::command::effects;
+use crate::effects;
 use crate::memcached::{self, Progress};
 use crate::saving::work::refuses_writes;
 use crate::state::Server;

@@ -14,8 +14,8 @@ use self::pieces::Pieces;
 use super::{Call, Engine, Executor, Step};
 use crate::command;
 use crate::command::key::scan::list_names;
-use crate::command::permission::check_rights;
 use crate::context::{SegmentSteps, Spec, Work};
+use crate::permission::check_rights;
 use engine::STEP_BYTES;
 use session::acl::log::Context;
 use session::pubsub::{self, Space};
@@ -266,9 +266,10 @@ impl Executor<'_> {
         let end = (*next + KEYS_PER_STEP).min(len);
         let (bytes, spans) = call.part(*next..end);
         let args = Args::new(bytes, &spans);
-        let chosen = command::table().choose(call.index, args);
+        let table = command::table();
+        let chosen = table.choose(call.index, args);
         *next = end;
-        match check_rights(self.server, session, chosen, args, Context::TopLevel) {
+        match check_rights(table, self.server, session, chosen, args, Context::TopLevel) {
             Ok(()) if session.has_all_rights(&self.server.acl) => None,
             Ok(()) => Some(Stepped::More),
             Err(why) => {

@@ -1,6 +1,5 @@
 //! Loads a snapshot file into the keyspace.
 
-use crate::command::scripting::functions;
 use crate::loading::storing::{Failure, Storer};
 use crate::loading::threads::{EndOnDrop, Queue};
 use crate::replication::primary;
@@ -23,6 +22,10 @@ use wire::rdb::{ITEM_FIELD, Item, Kind, Reader};
 
 /// Number of keys after which the time and the progress are updated.
 const STEP_KEYS: u64 = 256;
+
+/// Runs the code of a function library that a snapshot contains, and adds the library or replaces
+/// one of the same name. The error has no offset.
+pub type AddLibrary = fn(&Server, &[u8]) -> Result<(), String>;
 
 /// Ends a load when it is dropped.
 pub struct Begun<'s>(pub &'s Loading);
@@ -101,13 +104,14 @@ pub fn load(
     source: impl io::Read,
     total_bytes: u64,
     origin: Origin,
+    add_library: AddLibrary,
 ) -> Result<(), String> {
     let loading = &server.loading;
     loading.begin(seconds(server));
     loading.total_bytes.store(total_bytes, Relaxed);
     let begun = Begun(loading);
     let changes = server.keyspace.changes();
-    let result = load_parts(server, name, source, origin);
+    let result = load_parts(server, name, source, origin, add_library);
     server
         .saving
         .ignore_changes(server.keyspace.changes().wrapping_sub(changes));
@@ -126,7 +130,7 @@ pub const NOT_LOADED: &str = "ERR Error trying to load the RDB dump, check serve
 ///
 /// # Errors
 /// There is no file, or it is damaged. The message is a reply.
-pub fn reload(server: &Server, flushes: bool) -> Result<(), &'static str> {
+pub fn reload(server: &Server, flushes: bool, add_library: AddLibrary) -> Result<(), &'static str> {
     let path = path(server);
     let name = path.display().to_string();
     let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -138,7 +142,7 @@ pub fn reload(server: &Server, flushes: bool) -> Result<(), &'static str> {
         }
         // What was changed is not in the feed.
         server.aof.distrust();
-        load(server, &name, file, bytes, Origin::Other)
+        load(server, &name, file, bytes, Origin::Other, add_library)
     });
     loaded.map_err(|error| {
         log::warn!("DEBUG RELOAD: {error}");
@@ -174,10 +178,11 @@ pub fn load_parts<R: io::Read>(
     name: &str,
     source: R,
     origin: Origin,
+    add_library: AddLibrary,
 ) -> Result<Loaded<R>, String> {
     let loading = &server.loading;
     let start = Instant::now();
-    let mut loader = Loader::new(server, source);
+    let mut loader = Loader::new(server, source, add_library);
     loader.is_start = origin == Origin::Start;
     if origin == Origin::Base {
         loader.begin_base();
@@ -243,6 +248,7 @@ fn run_with_others<'s, R: io::Read>(
 /// State of reading a file.
 struct Loader<'s, R> {
     server: &'s Server,
+    add_library: AddLibrary,
     reader: Reader<R>,
     database: u8,
     /// Last key that was read.
@@ -268,9 +274,9 @@ struct Loader<'s, R> {
 ///
 /// # Errors
 /// Returns the reason why a server with default settings does not load it.
-pub fn try_load<R: io::Read>(source: R) -> Result<(), String> {
+pub fn try_load<R: io::Read>(source: R, add_library: AddLibrary) -> Result<(), String> {
     let server = Server::new(Config::default(), Clock::System)?;
-    let mut loader = Loader::new(&server, source);
+    let mut loader = Loader::new(&server, source, add_library);
     // Nothing has expired then, so that each value is read.
     loader.begin_base();
     loader.is_trial = true;
@@ -281,12 +287,13 @@ pub fn try_load<R: io::Read>(source: R) -> Result<(), String> {
 type Others<'q, 's> = Option<&'q Queue<'s>>;
 
 impl<'s, R: io::Read> Loader<'s, R> {
-    fn new(server: &'s Server, source: R) -> Self {
+    fn new(server: &'s Server, source: R, add_library: AddLibrary) -> Self {
         let now = server.clock.now();
         let mut batches = Vec::new();
         batches.resize_with(server.keyspace.shard_count(), Batch::default);
         Loader {
             server,
+            add_library,
             reader: Reader::new(source),
             database: 0,
             key: Vec::new(),
@@ -403,7 +410,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
                     _ => field(self.server, name, value),
                 },
                 Item::ModuleField(name) => return Err(at(module(&name))),
-                Item::Library(code) => functions::load_library(self.server, code).map_err(at)?,
+                Item::Library(code) => (self.add_library)(self.server, code).map_err(at)?,
                 Item::Database(number) => self.select(number).map_err(at)?,
                 Item::Sizes { .. } => {}
                 Item::Entry(entry) => {

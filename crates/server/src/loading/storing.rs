@@ -1,7 +1,7 @@
 //! Stores data read from a file.
 
-use crate::command::key::dump::Restored;
 use crate::state::Server;
+use durability::dump::Restored;
 use durability::loading::batch::{Batch, COUNT_MAX, Content, Entry};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Key, Keyspace, NewDeadline, Tick, View};

@@ -12,6 +12,7 @@ mod replicas;
 mod stopping;
 mod waits;
 
+use crate::command::scripting::functions::load_library;
 use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
 use crate::loading::file::reload;
@@ -773,7 +774,7 @@ impl Worker {
 
 /// Performs DEBUG RELOAD for a client, after the snapshot file was written.
 fn reload_for(server: &Server, waiting: Waiting, flushes: bool) {
-    let result = reload(server, flushes);
+    let result = reload(server, flushes, load_library);
     saving::reply(server, waiting, |reply| match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(error),

@@ -16,7 +16,7 @@
 //! over. This server then stays a replica and asks again, so that there are never two primaries.
 
 use super::role;
-use crate::command::effects;
+use crate::effects;
 use crate::state::Server;
 use durability::replication::{Failover, Phase, ReplicaState};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! The server as a primary: accepting replicas, their snapshots, acknowledgements and limits.
 
-use crate::command::effects;
+use crate::effects;
 use crate::state::Server;
 use durability::replication::waits::Wait;
 use durability::replication::{EARLIEST, ID_DIGITS, Phase, ReplicaState};

@@ -2,7 +2,7 @@
 
 use super::primary;
 use crate::blocking;
-use crate::command::effects;
+use crate::effects;
 use crate::state::Server;
 use durability::replication::{EARLIEST, PrimaryState, State};
 use settings::{Id, Value};
@@ -124,7 +124,7 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
 
 /// Gives up a replica's position in the history of its current primary, because its keys may
 /// differ: it requests a snapshot at the next synchronization.
-pub(super) fn give_up_position(server: &Server, number: u64) {
+pub fn give_up_position(server: &Server, number: u64) {
     let mut state = server.replication.state();
     if state.primary_number == number {
         (state.id, state.earlier) = (primary::new_id(), None);

@@ -7,8 +7,9 @@
 //! The thread reports each snapshot once to the first worker: when its file is complete, or when
 //! the file was given up. Tasks of other snapshots are ignored.
 
-use super::{encode, work};
+use super::work;
 use crate::state::Server;
+use durability::saving::encode;
 use durability::saving::queue::{Plan, Task};
 use session::message::{Message, Written};
 use settings::temporary;

@@ -3,8 +3,8 @@
 
 use crate::script::{Bench, START, Step, parse};
 use server::Server;
-use server::command::effects;
 use server::dispatch::apply::Applier;
+use server::effects;
 use session::Session;
 use session::feed::{ReaderId, Taken};
 use std::collections::BTreeMap;

@@ -3,7 +3,9 @@
 use crate::random::Random;
 use crate::redis::{self, Redis, RedisClient};
 use crate::script::{Bench, START, sorted, words};
-use server::loading::file::{Origin, load};
+use server::Server;
+use server::command::scripting::functions::load_library;
+use server::loading::file::{self, Origin};
 use std::io::Read;
 use std::sync::atomic::Ordering;
 use wire::Protocol;
@@ -47,16 +49,13 @@ fn string(writer: &mut Writer, key: &str, value: &str, deadline: Option<u64>) {
     writer.put(&named(value));
 }
 
+fn load(server: &Server, name: &str, file: impl Read, bytes: u64) -> Result<(), String> {
+    file::load(server, name, file, bytes, Origin::Other, load_library)
+}
+
 fn loaded(file: &[u8], threads: &str) -> Bench {
     let bench = bench(threads);
-    load(
-        &bench.server,
-        "a file",
-        file,
-        file.len() as u64,
-        Origin::Other,
-    )
-    .expect("a sound file");
+    load(&bench.server, "a file", file, file.len() as u64).expect("a sound file");
     bench.server.keyspace.check();
     bench
 }
@@ -280,7 +279,7 @@ fn a_key_that_exists_is_replaced() {
         let mut bench = bench(threads);
         bench.run(&words("RPUSH s a b"));
         bench.run(&words("SET other 1"));
-        load(&bench.server, "a file", &file[..], 0, Origin::Other).expect("a sound file");
+        load(&bench.server, "a file", &file[..], 0).expect("a sound file");
         check(
             &mut bench,
             &[("GET s", "\"value\""), ("GET other", "\"1\"")],
@@ -314,7 +313,7 @@ fn items_of_memcached_keep_their_flags() {
 fn what_cannot_be_loaded_is_named_with_its_offset() {
     let error = |file: &[u8], threads: &str| {
         let bench = bench(threads);
-        let result = load(&bench.server, "a file", file, 0, Origin::Other);
+        let result = load(&bench.server, "a file", file, 0);
         bench.server.keyspace.check();
         assert!(!bench.server.loading.is_on());
         result.expect_err("it is refused")
@@ -499,7 +498,7 @@ fn contents(bench: &mut Bench) -> Vec<String> {
 /// keys, and the contents if the file was accepted.
 fn outcome(file: &[u8], threads: &str) -> (Result<(), String>, (u64, u64), Vec<String>) {
     let mut bench = bench(threads);
-    let result = load(&bench.server, "a file", file, 0, Origin::Other);
+    let result = load(&bench.server, "a file", file, 0);
     bench.server.keyspace.check();
     assert!(!bench.server.loading.is_on());
     match result {
@@ -628,7 +627,7 @@ fn a_file_of_redis_is_loaded_with_all_its_values() {
         read.expect("SAVE has written a file");
         let mut ours = Bench::new(Protocol::Resp2, now, 1);
         set_threads(&ours, THREADS[seed as usize / 3 % 2]);
-        load(&ours.server, "a file of Redis", &file[..], 0, Origin::Other).expect("a sound file");
+        load(&ours.server, "a file of Redis", &file[..], 0).expect("a sound file");
         ours.server.keyspace.check();
         for database in ["0", "9"] {
             let select = format!("SELECT {database}");

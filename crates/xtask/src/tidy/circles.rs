@@ -18,9 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const WHY: &str =
     "a module can be read, tested and changed alone only if what it imports does not import it";
 
-/// Folders whose modules are known to form a circle, which is not reported.
-const KNOTTED: [&str; 1] = ["crates/server/src"];
-
 /// Runs this check.
 pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = vec![];
@@ -31,9 +28,8 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
         // A circle of files is one of their folders, too.
         if of_files.is_empty() {
             let folders = between_siblings(&files);
-            let of_folders = circles(&folders).into_iter();
-            let is_new = |circle: &BTreeSet<String>| !KNOTTED.contains(&parent(circle));
-            findings.extend(of_folders.filter(is_new).map(|c| finding(&c, &folders)));
+            let of_folders = circles(&folders);
+            findings.extend(of_folders.iter().map(|circle| finding(circle, &folders)));
         }
     }
     findings
@@ -76,12 +72,6 @@ fn siblings(one: &str, other: &str) -> Option<(String, String)> {
         parts.get(..=depth).map(|parts| parts.join("/"))
     };
     Some((ancestor(&one)?, ancestor(&other)?))
-}
-
-/// Returns the folder of sibling modules.
-fn parent(circle: &BTreeSet<String>) -> &str {
-    let first = circle.first().expect("a circle has members");
-    first.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 fn finding(circle: &BTreeSet<String>, arrows: &Arrows) -> Finding {

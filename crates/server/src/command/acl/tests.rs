@@ -366,7 +366,7 @@ proptest! {
 /// former decides most calls.
 #[test]
 fn calls_that_are_allowed_at_once_are_allowed_by_the_full_check() {
-    use crate::command::permission::check;
+    use crate::permission::check;
     use session::session::Session;
     use std::sync::Arc;
     use wire::Span;

@@ -1,9 +1,9 @@
 //! Commands that a running script calls.
 
 use crate::command::inner::Caller;
-use crate::command::permission::check;
 use crate::command::{self, work};
 use crate::context::{Chosen, Ctx};
+use crate::permission::check;
 use crate::saving::work::refuses_writes;
 use crate::state::Server;
 use engine::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};

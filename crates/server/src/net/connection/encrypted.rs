@@ -1,9 +1,9 @@
 //! Input and output of a connection, encrypted if it uses TLS.
 
 use super::{Connection, Scratch};
-use crate::command::permission;
 use crate::net::tls::TlsStream;
 use crate::state::Server;
+use crate::{command, permission};
 use session::acl::log::{Context, Reason};
 use session::notices::Kind;
 use settings::Id;
@@ -125,7 +125,14 @@ impl Connection {
             ),
         );
         let event = (Reason::Certificate, Context::TopLevel);
-        permission::record(server, &self.session, event, b"tls-cert", name.as_bytes());
+        permission::record(
+            command::table(),
+            server,
+            &self.session,
+            event,
+            b"tls-cert",
+            name.as_bytes(),
+        );
     }
 
     /// Discards input from the client that is no longer executed. If a socket is closed with unread

@@ -2,9 +2,10 @@
 
 use super::{PERIODIC_INTERVAL, Worker};
 use crate::aof::work as aof;
-use crate::command::{self, effects, tracking};
+use crate::command::{self, tracking};
 use crate::dispatch::Executor;
 use crate::doctor;
+use crate::effects;
 use crate::net::connection::Next;
 use crate::replication::{failover, primary};
 use crate::saving::work as saving;

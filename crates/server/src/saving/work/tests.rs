@@ -2,6 +2,7 @@
 //! takes in any order. Nothing runs in parallel, so a failure can be repeated.
 
 use super::*;
+use crate::command::scripting::functions::load_library;
 use crate::dispatch::{Executor, exec};
 use crate::loading::file::{self as loading, Origin};
 use crate::replication::primary::{Sync, accept};
@@ -697,7 +698,14 @@ fn replicas_continue_after_a_stop_and_get_deletions_of_what_has_expired() {
     let load = |origin| {
         let source = loading::prepare(&second).expect("a readable file");
         let source = source.expect("there is a file");
-        let loaded = loading::load(&second, &source.name, source.file, source.bytes, origin);
+        let loaded = loading::load(
+            &second,
+            &source.name,
+            source.file,
+            source.bytes,
+            origin,
+            load_library,
+        );
         loaded.expect("a sound file");
     };
     load(Origin::Other);

@@ -1,8 +1,8 @@
 //! Tests of the feed, of replicas and of stops, on a worker that is stepped by hand.
 
 use super::*;
-use crate::command::effects;
 use crate::dispatch::apply::Applier;
+use crate::effects;
 use crate::replication::role;
 use durability::saving::HoldsWrites;
 use session::feed::Taken;

@@ -9,9 +9,9 @@
 //!   did (the row of a command declares its form, `rewrite.rs` produces it).
 //! - The effects of a transaction or a script are collected in the session and added as one step.
 //! - Keys and elements that expire, and keys that are evicted, are added as deletions, because a
-//!   reader executes the feed at an instant at which nothing has expired (`apply.rs`). The store
-//!   records them (`store::Removed`). The next command that locks a shard, or the shard's worker,
-//!   takes the shard's records.
+//!   reader executes the feed at an instant at which nothing has expired (`dispatch/apply.rs`). The
+//!   store records them (`store::Removed`). The next command that locks a shard, or the shard's
+//!   worker, takes the shard's records.
 //!
 //! While no reader exists, a command pays one relaxed load.
 

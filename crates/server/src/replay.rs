@@ -12,9 +12,10 @@
 //! where they begin if `aof-load-corrupt-tail-max-size` permits it. Any other damage is reported as
 //! an error with its offset.
 
-use super::work::{Names, apply_sync, open_increment, request_rewrite};
-use crate::command::effects;
+use crate::aof::work::{Names, apply_sync, open_increment, request_rewrite};
+use crate::command::scripting::functions::load_library;
 use crate::dispatch::apply::Applier;
+use crate::effects;
 use crate::loading::file::{self as snapshots, Origin};
 use crate::saving::work::plan;
 use crate::saving::writer::SnapshotFile;
@@ -130,7 +131,13 @@ fn load_found(server: &Server, names: &Names, found: Found) -> Result<Option<Man
             Ok(None)
         }
         Found::Snapshot(source) => {
-            snapshots::load_parts(server, &source.name, source.file, Origin::Other)?;
+            snapshots::load_parts(
+                server,
+                &source.name,
+                source.file,
+                Origin::Other,
+                load_library,
+            )?;
             Ok(None)
         }
         Found::Nothing => begin_empty(server, names).map(Some),
@@ -182,7 +189,7 @@ fn load_file(server: &Server, path: &Path, is_last: bool) -> Result<(), String> 
         let (file, read) = reader.into_parts();
         let name = path.display().to_string();
         let source = std::io::Cursor::new(read).chain(file);
-        let loaded = snapshots::load_parts(server, &name, source, Origin::Base)?;
+        let loaded = snapshots::load_parts(server, &name, source, Origin::Base, load_library)?;
         let (source, read) = loaded.rest;
         let (mut first, file) = source.into_inner();
         // The snapshot's reader has usually read more than what was read here.

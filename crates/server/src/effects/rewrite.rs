@@ -2,14 +2,14 @@
 
 use super::replies::Value;
 use super::{NAMES_PER_COMMAND, Ran, ReplyAt};
-use crate::command::element_ttl::Timed;
-use crate::command::key::dump::payload_of;
 use crate::context::Ctx;
+use durability::dump::payload_of;
 use session::feed::{Batch, named};
 use session::spec::{Form, Keys};
+use settings::Id;
 use std::collections::BTreeMap;
 use store::stream::{Pending, StreamId};
-use store::{Hash, Key, Kind, Lost, Removed, Set, SortedSet, Stream, Tick};
+use store::{Hash, Key, Kind, Lost, Removed, Stream, Tick};
 use wire::Args;
 use wire::dump::may_have_deadlines;
 use wire::number::Text;
@@ -287,7 +287,8 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
     fn state_of(&mut self, name: &[u8]) {
         let key = self.ctx.key(name);
         let deadline = self.ctx.view.deadline(&key).flatten();
-        let Ok(Some(payload)) = payload_of(self.ctx, &key) else {
+        let is_valkey = self.ctx.server.config.number(Id::DumpHashFormat) == 1;
+        let Ok(Some(payload)) = payload_of(&mut self.ctx.view, &key, is_valkey) else {
             return self.add(&[b"DEL", name]);
         };
         let text = Text::unsigned(deadline.map_or(0, |deadline| deadline.0));
@@ -318,24 +319,23 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         kind: Kind,
         names: Args<'_>,
     ) -> Option<Vec<ElementDeadline>> {
-        fn read<C: Timed>(
-            ctx: &mut Ctx<'_, '_>,
-            key: &Key<'_>,
-            names: Args<'_>,
-        ) -> Option<Vec<ElementDeadline>> {
-            let each = |collection: &C, scene: &store::Scene<'_>| {
-                let names = names.iter();
-                names.map(|name| collection.deadline(name, scene)).collect()
-            };
-            C::read(ctx.view.view, key, each).ok()?
-        }
-        match kind {
-            Kind::Hash => read::<Hash>(self.ctx, key, names),
-            Kind::Set => read::<Set>(self.ctx, key, names),
-            Kind::SortedSet => read::<SortedSet>(self.ctx, key, names),
-            Kind::Stream => read::<Stream>(self.ctx, key, names),
-            _ => None,
-        }
+        let (view, names) = (&mut self.ctx.view, names.iter());
+        let found = match kind {
+            Kind::Hash => view.read_hash(key, |hash, scene| {
+                names.map(|name| hash.deadline(name, scene)).collect()
+            }),
+            Kind::Set => view.read_set(key, |set, scene| {
+                names.map(|name| set.deadline(name, scene)).collect()
+            }),
+            Kind::SortedSet => view.read_sorted_set(key, |set, scene| {
+                names.map(|name| set.deadline(name, scene)).collect()
+            }),
+            Kind::Stream => view.read_stream(key, |stream, scene| {
+                names.map(|name| stream.deadline(name, scene)).collect()
+            }),
+            _ => return None,
+        };
+        found.ok()?
     }
 
     fn write_deadlines(

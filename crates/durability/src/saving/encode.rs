@@ -1,6 +1,6 @@
 //! Entries of a snapshot in RDB format.
 
-use crate::command::key::dump::{Visit, fields, members, named, scored, stream_writer};
+use crate::dump::{Visit, fields, members, named, scored, stream_writer};
 use store::{End, Kind, PackedRecord, Record, RecordValue, Scene};
 use wire::dump::{Element, Encoding};
 use wire::rdb::{ITEM_FIELD, Writer};

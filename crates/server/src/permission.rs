@@ -1,6 +1,6 @@
 //! Checks a call against the rights of its user: the command, its keys and its channels.
 
-use crate::context::Chosen;
+use crate::context::{Chosen, Table};
 use crate::state::Server;
 use session::acl::log::{Context, Event, Reason};
 use session::acl::{READ, Selector, User, WRITE};
@@ -68,6 +68,7 @@ fn name_of(chosen: Chosen) -> &'static str {
 /// Returns the reason why the session's user may not make the call.
 #[inline]
 pub fn check_session(
+    table: &Table,
     server: &Server,
     session: &mut Session,
     chosen: Chosen,
@@ -80,7 +81,7 @@ pub fn check_session(
     session.refresh(&server.acl);
     let result = check(&session.user, chosen, args);
     if let Err(denied) = result {
-        note(server, session, chosen, args, context, denied);
+        note(table, server, session, chosen, args, context, denied);
     }
     result
 }
@@ -90,13 +91,14 @@ pub fn check_session(
 /// # Errors
 /// The error to reply with.
 pub fn check_rights(
+    table: &Table,
     server: &Server,
     session: &mut Session,
     chosen: Chosen,
     args: Args<'_>,
     context: Context,
 ) -> Result<(), String> {
-    check_session(server, session, chosen, args, context).map_err(|denied| {
+    check_session(table, server, session, chosen, args, context).map_err(|denied| {
         let text = denied.text(&session.user, chosen, args, false);
         format!("NOPERM {text}")
     })
@@ -104,6 +106,7 @@ pub fn check_rights(
 
 #[cold]
 fn note(
+    table: &Table,
     server: &Server,
     session: &Session,
     chosen: Chosen,
@@ -117,11 +120,12 @@ fn note(
         Denied::Channel(at) => (Reason::Channel, &args[at]),
     };
     let user = session.user.name().as_bytes();
-    record(server, session, (reason, context), object, user);
+    record(table, server, session, (reason, context), object, user);
 }
 
 /// Records an event in ACL LOG.
 pub fn record(
+    table: &Table,
     server: &Server,
     session: &Session,
     (reason, context): (Reason, Context),
@@ -129,7 +133,7 @@ pub fn record(
     user: &[u8],
 ) {
     let now = server.clock.moment();
-    let name = |index| super::table().name(index);
+    let name = |index| table.name(index);
     let event = Event {
         reason,
         context,

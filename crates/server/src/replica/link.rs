@@ -1,9 +1,11 @@
 //! The server as a replica: the thread that follows the primary.
 
+use super::removal;
 use super::stream::{Stream, refusal};
-use super::{failover, removal, role};
+use crate::command::scripting::functions::load_library;
 use crate::dispatch::apply::Applier;
 use crate::loading::file::{self as snapshots, Begun, Origin};
+use crate::replication::{failover, role};
 use crate::saving::work as saving;
 use crate::state::Server;
 use durability::replication::{EARLIEST, ID_DIGITS, PrimaryState};
@@ -423,8 +425,13 @@ impl<'s> Link<'s> {
         std::thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             scope.spawn(move || {
-                let loaded =
-                    snapshots::load_parts(server, "the primary's snapshot", file, Origin::Base);
+                let loaded = snapshots::load_parts(
+                    server,
+                    "the primary's snapshot",
+                    file,
+                    Origin::Base,
+                    load_library,
+                );
                 server.scripting.free_functions();
                 // The receiver exists until this thread has ended.
                 let _ = sender.send(loaded.map(|_| ()));

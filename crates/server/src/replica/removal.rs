@@ -31,8 +31,8 @@
 //! After [`FREES_AFTER`] without a connection, the replica removes entries by its own clock, and
 //! gives up its position in the history: it requests a snapshot when the primary is back.
 
-use super::primary;
 use super::stream::{Stream, refusal};
+use crate::replication::primary;
 use crate::state::Server;
 use durability::replication::{ID_DIGITS, PrimaryState};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
