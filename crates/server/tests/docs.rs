@@ -35,7 +35,8 @@ commands on keys. A test also runs their rows against a redis-server, except the
 - `OBJECT ENCODING` derives the encoding of a string from its value: `int`, `embstr` up to 44 bytes, `raw` beyond. Redis also
   returns `raw` for a string that `APPEND` or `SETRANGE` has changed. `OBJECT REFCOUNT` always returns 1.
 - `OBJECT FREQ` works only with eviction policies that record a frequency, and returns an error with the others. `OBJECT IDLETIME`
-  always returns an error, because no policy records the time of the last access.
+  always returns an error, because no policy records the time of the last access. `RESTORE` checks `IDLETIME` and `FREQ` and ignores them, and so does
+  a load of a snapshot file that contains them: the policy treats the key as new.
 - `keyspace_hits` and `keyspace_misses` count reads of values, `EXISTS` and `TOUCH`; Redis counts `TTL` and `TYPE` too.
 - `INCRBYFLOAT` calculates with the 80-bit floating-point numbers of x86-64 on every machine. It accepts only decimal notation;
   Redis accepts hexadecimal notation too.
@@ -138,7 +139,7 @@ fn the_page_of_metrics_matches_the_tables() {
     let mut page = String::from(
         "# Metrics\n\nGenerated from the rows in `crates/server/src/info/` and `crates/server/src/metrics.rs`; a test compares them. [The guide](../guide/metrics.md) \
          says how they are served.\n\nThe third column is the field of `INFO` that has the same number, the fourth the name in redis_exporter: \
-         *same* is the name with `redis_` instead of `mayfly_`. Metrics of one engine are absent with the other one. Histograms have `_bucket`, `_sum` and `_count`.\n\n\
+         *same* is the name with `redis_` instead of `mayfly_`. Metrics of one engine are absent with the other one, those of the append-only file while there is none, and those about the primary on a server that is not a replica. Histograms have `_bucket`, `_sum` and `_count`.\n\n\
          | metric | type | INFO | redis_exporter | description |\n|---|---|---|---|---|\n",
     );
     let mut seen = std::collections::BTreeSet::new();
@@ -166,16 +167,31 @@ fn the_page_of_metrics_matches_the_tables() {
                 continue;
             };
             if seen.insert(name.to_owned()) {
-                let _ = writeln!(
-                    page,
-                    "| `{name}` | {kind} | {} | {} |",
-                    names_of(name),
-                    cell(help)
-                );
+                add_metric(&mut page, name, kind, help);
             }
         }
     }
+    // Only a replica or a server with an append-only file shows these.
+    for row in server::info::rows() {
+        let server::info::row::Export::Metric(metric) = &row.export else {
+            continue;
+        };
+        let (kind, suffix) = match metric.is_counter {
+            true => ("counter", "_total"),
+            false => ("gauge", ""),
+        };
+        let name = format!("{}{}{suffix}", metrics::PREFIX, metric.name);
+        if seen.insert(name.clone()) {
+            add_metric(&mut page, &name, kind, metric.help);
+        }
+    }
     compare("metrics.md", &page);
+}
+
+/// Adds a row of the table of metrics.
+fn add_metric(page: &mut String, name: &str, kind: &str, help: &str) {
+    let (names, help) = (names_of(name), cell(help));
+    let _ = writeln!(page, "| `{name}` | {kind} | {names} | {help} |");
 }
 
 /// Returns a metric's INFO field and its name in redis_exporter, as two table cells.
