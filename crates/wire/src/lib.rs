@@ -27,6 +27,7 @@ pub mod rdb;
 pub mod reply;
 pub mod request;
 pub mod response;
+pub mod slot;
 
 pub use args::{Args, Span};
 pub use long_double::LongDouble;
