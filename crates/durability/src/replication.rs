@@ -69,6 +69,8 @@ pub struct ReplicaState {
     pub address: String,
     /// Port on which the replica listens.
     pub port: u16,
+    /// Its identifier as a node of a cluster, if it has reported one.
+    pub node_id: Option<String>,
     /// Whether the replica expects the snapshot without a line before it (SYNC).
     pub is_old: bool,
     /// Snapshot format that the replica requested.
@@ -96,6 +98,8 @@ pub struct PrimaryState {
     pub host: String,
     /// Port of the primary.
     pub port: u16,
+    /// Its identifier as a node of a cluster, if it has reported one.
+    pub node_id: Option<String>,
     /// Whether this server is receiving commands of the feed.
     pub is_connected: bool,
     /// Whether a snapshot is being received or loaded.

@@ -5,6 +5,7 @@ mod access;
 pub mod acl;
 pub mod bitmap;
 pub mod client;
+pub mod cluster;
 pub mod config;
 pub mod connection;
 pub mod debug;
@@ -64,6 +65,7 @@ const FAMILIES: &[&[Spec]] = &[
     acl::TABLE,
     latency::TABLE,
     server::TABLE,
+    cluster::TABLE,
     replication::TABLE,
     debug::TABLE,
     hotkeys::TABLE,

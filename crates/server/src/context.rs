@@ -63,6 +63,9 @@ pub enum Work {
     Resets,
     /// The command lists all names of a database. It runs in steps if there are many.
     Names,
+    /// Some subcommands examine all names of a database (CLUSTER). They run in steps if the names
+    /// are many.
+    Slots,
     /// The lengths of the strings under the keys, once a string is long enough to matter.
     Strings,
     /// Like [`Work::Strings`]; these strings are the reply.
@@ -215,6 +218,12 @@ impl Run {
     /// Declares that a command lists all names of a database.
     pub const fn names(self) -> Run {
         let work = Work::Names;
+        Run { work, ..self }
+    }
+
+    /// Declares that some subcommands examine all names of a database.
+    pub const fn slots(self) -> Run {
+        let work = Work::Slots;
         Run { work, ..self }
     }
 

@@ -20,8 +20,9 @@ use crate::replication::primary;
 use crate::saving::work::refuses_writes;
 use crate::state::Server;
 use crate::timing::Timing;
-use crate::{blocking, notify};
+use crate::{blocking, cluster, notify};
 use check::{check, is_login, refuse, unknown_command};
+use durability::replication::READ_ONLY;
 use engine::refusal::{BEYOND_LIMIT, NO_MEMORY, OUT_OF_MEMORY};
 use engine::segment::Handle;
 use engine::slab::Slab;
@@ -321,7 +322,10 @@ impl<'s> Executor<'s> {
         }
         if let Some(error) = refusal(server, flags, len) {
             session.break_transaction();
-            reply.error(error);
+            match redirection(server, error, spec, *args) {
+                Some(moved) => reply.error(&moved),
+                None => reply.error(error),
+            }
             return Step::Refused;
         }
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
@@ -517,6 +521,19 @@ fn refusal(server: &Server, flags: u32, len: usize) -> Option<&'static str> {
         let lacks_memory = len > LARGE_BYTES && !can_allocate(len.saturating_mul(2));
         lacks_memory.then_some(NO_MEMORY)
     }
+}
+
+/// Returns the error that leads a client of a cluster to the primary, for a write that a replica
+/// has refused.
+#[cold]
+fn redirection(server: &Server, error: &str, spec: &Spec, args: Args<'_>) -> Option<String> {
+    if error != READ_ONLY {
+        return None;
+    }
+    let mut first = None;
+    spec.keys
+        .each(args, |index| first = first.or(args.get(index)));
+    cluster::redirection(server, first?)
 }
 
 /// Publishes the events of the keys in locked shards, and the invalidations that no client caused.

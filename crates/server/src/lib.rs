@@ -7,6 +7,7 @@
 
 pub mod aof;
 pub mod blocking;
+pub mod cluster;
 pub mod command;
 pub mod context;
 pub mod crash;

@@ -164,10 +164,14 @@ pub fn start_after(
     let http_listener = http::bind(http::address(&config), &mut inherited)?;
     let addresses = listeners.addresses(PortProtocol::Resp, false);
     let others = other_ports(&listeners);
+    let with_tls = listeners.addresses(PortProtocol::Resp, true);
     let listening = listeners.describe(&config);
     let server = Arc::new(Server::new(config, clock)?);
     // The server is new, so that nothing was stored yet.
     let _ = server.listening.set(listening);
+    if let Some(first) = addresses.first().or(with_tls.first()) {
+        let _ = server.first_address.set(*first);
+    }
     load_at_start(&server)?;
     server.tls.load(&server.config)?;
     if let Some(address) = addresses.first() {

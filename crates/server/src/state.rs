@@ -31,6 +31,7 @@ use session::watches::Watches;
 use settings::random::chance;
 use settings::words::SEGMENT_ENGINE;
 use settings::{Config, Effect, Id, TABLE, events};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
@@ -194,6 +195,10 @@ pub struct Server {
     pub started: Instant,
     /// TCP port of Redis's protocol.
     pub port: AtomicU16,
+    /// First TCP address of Redis's protocol, one without TLS if there is any.
+    pub first_address: OnceLock<SocketAddr>,
+    /// Identifier as a node of a cluster, see [`crate::cluster::id`].
+    pub node_id: OnceLock<String>,
     /// Addresses and paths that the server listens on, as shown by INFO.
     pub listening: OnceLock<Vec<String>>,
     stops: AtomicBool,
@@ -285,6 +290,8 @@ impl Server {
             started_us: now_us,
             started: Instant::now(),
             port: AtomicU16::new(0),
+            first_address: OnceLock::new(),
+            node_id: OnceLock::new(),
             listening: OnceLock::new(),
             stops: AtomicBool::new(false),
             notifies: AtomicBool::new(false),

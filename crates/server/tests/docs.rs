@@ -21,8 +21,8 @@ const DIFFERENCES: &str = "
 [Differences](differences.md) lists the general ones. The tables in `crates/server/tests/commands/tables/` show requests and replies of
 commands on keys. A test also runs their rows against a redis-server, except the rows marked with `!`.
 
-- The announced version is 8.6.3. All commands of that version are served except vector sets (`VADD` and the other commands with `V`) and four commands
-  for moving keys between servers: `ASKING`, `MIGRATE`, `RESTORE-ASKING`, `TRIMSLOTS`. `CLUSTER` refuses its subcommands.
+- The announced version is 8.6.3. All commands of that version are served except vector sets (`VADD` and the other commands with `V`) and three commands
+  for moving keys between servers: `MIGRATE`, `RESTORE-ASKING`, `TRIMSLOTS`. `CLUSTER` describes [one node](../guide/cluster.md) and changes nothing.
 - `HOTKEYS` records at most 256 keys of one command, and no keys over 4 KiB. The sums are too high by at most the smallest recorded sum, because a key
   without a counter takes the one with the smallest sum; Redis lets such counters decay.
 - `HIMPORT` stores ordinary hashes. The fieldsets of a connection take at most 64 MiB.
@@ -126,7 +126,7 @@ fn the_page_of_commands_matches_the_tables() {
 fn keys(spec: &Spec) -> &'static str {
     let is_write = spec.has(flag::WRITE);
     match (spec.keys, is_write) {
-        (Keys::None, _) => "",
+        (Keys::None | Keys::WholeIf(_), _) => "",
         (Keys::Whole, true) => "writes all",
         (Keys::Whole, false) => "reads all",
         (_, true) => "writes",
@@ -352,6 +352,7 @@ fn values(param: &Param) -> String {
         Kind::Text | Kind::Secret => "text".to_string(),
         Kind::FileName => "name of a file".to_string(),
         Kind::Address => "address:port".to_string(),
+        Kind::Host => "host".to_string(),
         Kind::SavePoints => "pairs of seconds and changes".to_string(),
         Kind::Policy => "see [policies](policies.md)".to_string(),
         Kind::Index => store::Keyspace::expiry_names().join(", "),

@@ -46,6 +46,8 @@ pub struct Announced {
     pub address: Option<String>,
     /// Port on which the replica listens.
     pub port: u16,
+    /// Identifier of the replica as a node of a cluster.
+    pub node_id: Option<String>,
     /// Whether the replica sent SYNC, so that no line precedes the snapshot.
     pub is_old: bool,
     /// Snapshot that the replica requests.

@@ -28,6 +28,8 @@ pub enum Keys {
     /// No named keys, but the command reads or changes the whole keyspace and therefore locks all
     /// shards.
     Whole,
+    /// As `Whole` if the first argument is one of these words, and otherwise as `None` (CLUSTER).
+    WholeIf(&'static [&'static str]),
     /// The argument after the first one, if the first is one of these words (DEBUG).
     After(&'static [&'static str]),
     /// Every `step`-th argument from index `first` to index `last`, in the order `first`, `last`,
@@ -65,7 +67,7 @@ impl Keys {
     pub const fn are_named(&self) -> bool {
         !matches!(
             self,
-            Keys::None | Keys::Whole | Keys::Queued | Keys::Watched
+            Keys::None | Keys::Whole | Keys::WholeIf(_) | Keys::Queued | Keys::Watched
         )
     }
 
@@ -81,7 +83,7 @@ impl Keys {
     pub fn each(&self, args: Args<'_>, mut each: impl FnMut(usize)) {
         let len = args.len() as i64;
         let (first, last, step) = match *self {
-            Keys::None | Keys::Whole | Keys::Queued | Keys::Watched => return,
+            Keys::None | Keys::Whole | Keys::WholeIf(_) | Keys::Queued | Keys::Watched => return,
             Keys::Range(first, last, step) => {
                 let last = i64::from(last);
                 let last = if last < 0 { len + last } else { last };
@@ -134,8 +136,12 @@ impl Keys {
     /// all shards.
     pub fn reach_beyond(&self, args: Args<'_>) -> bool {
         let has_star = |arg: &[u8]| arg.contains(&b'*');
-        matches!(self, Keys::Whole | Keys::Script(_))
-            || *self == Keys::Sort && args.from(2).iter().any(has_star)
+        match *self {
+            Keys::Whole | Keys::Script(_) => true,
+            Keys::WholeIf(words) => words.iter().any(|word| args.is(1, word)),
+            Keys::Sort => args.from(2).iter().any(has_star),
+            _ => false,
+        }
     }
 }
 

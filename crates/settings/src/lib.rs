@@ -216,6 +216,11 @@ impl Config {
         secrets.any(|(other, value)| *other == id && *value == self.text(id))
     }
 
+    /// Whether the server answers clients of a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.number(Id::ClusterEnabled) != words::NO_CLUSTER
+    }
+
     /// Returns the lines that define users.
     pub fn user_lines(&self) -> Vec<UserLine> {
         let lines = self.user_lines.read().expect("the lock is not poisoned");

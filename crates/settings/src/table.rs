@@ -2,8 +2,8 @@
 //! the tests all use.
 
 use super::words::{
-    CERTIFICATE_USERS, CHANNELS, CLIENT_AUTHENTICATION, DEBUG_ACCESS, ENGINES, EVICTIONS,
-    HASH_FORMATS, LOG_FORMATS, LOG_LEVELS, SANITIZE, SUPERVISORS, SYNCS,
+    CERTIFICATE_USERS, CHANNELS, CLIENT_AUTHENTICATION, CLUSTER_MODES, DEBUG_ACCESS, ENDPOINTS,
+    ENGINES, EVICTIONS, HASH_FORMATS, LOG_FORMATS, LOG_LEVELS, SANITIZE, SUPERVISORS, SYNCS,
 };
 
 /// Type of a setting, which determines how its text is parsed, validated and shown.
@@ -28,6 +28,8 @@ pub enum Kind {
     Secret,
     /// An address and a port, a port on this machine only, or nothing.
     Address,
+    /// A host name or an address without a port, or nothing.
+    Host,
     /// A file name without a folder.
     FileName,
     /// Pairs of seconds and changes, or nothing.
@@ -135,7 +137,7 @@ macro_rules! settings {
 }
 
 use Kind::{
-    Address, Bool, Bytes, BytesOrPercent, Choice, Events, FileName, Fixed, Index, Int,
+    Address, Bool, Bytes, BytesOrPercent, Choice, Events, FileName, Fixed, Host, Index, Int,
     OutputLimits, Percentiles, Permissions, Policy, SavePoints, Secret, Text,
 };
 
@@ -279,7 +281,13 @@ settings! {
     MinReplicasToWrite "min-replicas-to-write" or "min-slaves-to-write", Int(0, 2_147_483_647), "0", MinReplicas, "Number of replicas that must have acknowledged within min-replicas-max-lag, so that writes are accepted; 0 disables it.";
     MinReplicasMaxLag "min-replicas-max-lag" or "min-slaves-max-lag", Int(0, 2_147_483_647), "10", MinReplicas, "Maximum age in seconds of the acknowledgements that min-replicas-to-write counts.";
     ImportMode "import-mode", Fixed(&["no"]), "no", Restart, "Valkey's import of keys by a tool, during which nothing expires, is not supported.";
-    ClusterEnabled "cluster-enabled", Fixed(&["no"]), "no", Restart, "Cluster mode is not supported.";
+    ClusterEnabled "cluster-enabled", Choice(CLUSTER_MODES), "no", Restart, "Whether the server answers cluster clients: no, or emulated, as a cluster of one node that has all slots. See [cluster clients](../guide/cluster.md).";
+    ClusterAnnounceIp "cluster-announce-ip", Host, "", Read, "Address of this node in replies to cluster clients; empty means the one that the client has connected to.";
+    ClusterAnnouncePort "cluster-announce-port", Int(0, 65535), "0", Read, "Port without TLS in these replies; 0 means the one that the client has connected to, or port.";
+    ClusterAnnounceTlsPort "cluster-announce-tls-port", Int(0, 65535), "0", Read, "Port with TLS in these replies; 0 means tls-port.";
+    ClusterAnnounceBusPort "cluster-announce-bus-port", Int(0, 65535), "0", Read, "Port of the cluster bus in CLUSTER NODES. There is no bus, so nothing but the text depends on it.";
+    ClusterAnnounceHostname "cluster-announce-hostname", Host, "", Read, "Host name of this node in these replies; empty means none.";
+    ClusterEndpoint "cluster-preferred-endpoint-type", Choice(ENDPOINTS), "ip", Read, "Endpoint that cluster clients are given to connect to: ip, hostname, or unknown-endpoint, the host to which they are already connected.";
     ShutdownTimeout "shutdown-timeout", Int(0, 2_147_483_647), "10", Read, "Maximum time in seconds for which a stop waits until clients have taken their replies and replicas what was written.";
     Daemonize "daemonize", Bool, "no", Restart, "Whether the server leaves the terminal and runs in the background once it accepts connections.";
     PidFile "pidfile", Text, "", Restart, "File that contains the number of the process while the server runs; empty means none, or /run/mayfly.pid with daemonize.";
@@ -361,7 +369,7 @@ pub const IGNORED: &[(&[&str], &str)] = &[
     ),
     (
         &["cluster-*", "slot-migration-*"],
-        "there is no cluster mode",
+        "a cluster has one node, without links to others, failovers and moves of slots",
     ),
     (&["hash-max-zipmap-*"], "there is no such form"),
     (

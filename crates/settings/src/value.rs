@@ -13,6 +13,9 @@ const BYTES_OR_PERCENT: &str =
 /// Maximum length of a password in bytes, which bounds the time taken by AUTH.
 pub const PASSWORD_BYTES_MAX: usize = 4096;
 
+/// Maximum length of a host name in bytes, as in DNS.
+const HOST_BYTES_MAX: usize = 255;
+
 /// A checked value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -68,6 +71,7 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             "argument must have at most {PASSWORD_BYTES_MAX} bytes"
         )),
         Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
+        Kind::Host => host(text).map(|()| Value::Text(text.to_owned())),
         Kind::FileName => file_name(text).map(|_| Value::Text(text.to_owned())),
         Kind::Address => address(text).map(|_| Value::Text(text.to_owned())),
         Kind::SavePoints => {
@@ -106,6 +110,19 @@ fn file_name(text: &str) -> Result<(), String> {
     match text.contains(char::is_control) {
         true => Err("the file name can't contain control characters".into()),
         false => Ok(()),
+    }
+}
+
+/// Checks a host name or an address. It becomes a part of lines in which blanks, commas and `@` are
+/// separators.
+fn host(text: &str) -> Result<(), String> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:%".contains(&byte);
+    if text.len() > HOST_BYTES_MAX {
+        return Err(format!("argument must have at most {HOST_BYTES_MAX} bytes"));
+    }
+    match text.bytes().all(is_allowed) {
+        true => Ok(()),
+        false => Err("argument must be a host name or an address, without a port".into()),
     }
 }
 

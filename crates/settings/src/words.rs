@@ -18,6 +18,18 @@ pub const EVICTIONS: &[&str] = &[
     "rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "gl-cache", "none",
 ];
 
+/// Words of `cluster-enabled`.
+pub const CLUSTER_MODES: &[&str] = &["no", "emulated"];
+/// Index in [`CLUSTER_MODES`] of the word for no cluster.
+pub const NO_CLUSTER: i64 = 0;
+
+/// Words of `cluster-preferred-endpoint-type`.
+pub const ENDPOINTS: &[&str] = &["ip", "hostname", "unknown-endpoint"];
+/// Index of the host name in [`ENDPOINTS`].
+pub const ENDPOINT_HOSTNAME: i64 = 1;
+/// Index in [`ENDPOINTS`] of the word that leaves the endpoint open.
+pub const ENDPOINT_UNKNOWN: i64 = 2;
+
 /// Words of `dump-hash-ttl-format`: the servers that can read hashes with element deadlines.
 pub const HASH_FORMATS: &[&str] = &["redis", "valkey"];
 

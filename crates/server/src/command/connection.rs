@@ -43,11 +43,6 @@ pub const TABLE: &[Spec] = commands! {
         "", "Closes the connection.";
     "reset" 1, ALWAYS | UNBOUNDED, Keys::Watched, "6.2.0", Run::any(reset).resets(),
         "", "Resets the connection to its initial state.";
-    in "cluster" []:
-    "readonly" 1 [connection], FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(no_cluster),
-        "", "Accepted for clients of a cluster; has no effect, because there are no replicas.";
-    "readwrite" 1 [connection], FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(no_cluster),
-        "", "Accepted for clients of a cluster; has no effect, because there are no replicas.";
 };
 
 fn ping(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
@@ -87,11 +82,6 @@ fn select(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             .reply
             .error("ERR value is not an integer or out of range"),
     }
-}
-
-fn no_cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    ctx.reply
-        .error("ERR This instance has cluster support disabled");
 }
 
 /// Result of an attempt to authenticate.
@@ -289,7 +279,11 @@ fn introduce(ctx: &mut Ctx<'_, '_>) {
     reply.bulk(b"id");
     reply.integer(ctx.session.info.id as i64);
     reply.bulk(b"mode");
-    reply.bulk(b"standalone");
+    reply.bulk(if ctx.server.config.is_cluster() {
+        b"cluster"
+    } else {
+        b"standalone"
+    });
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");

@@ -1,6 +1,7 @@
 //! Commands of replication: REPLICAOF, PSYNC, REPLCONF, ROLE, WAIT, WAITAOF.
 
 use super::table::commands;
+use crate::cluster::is_id;
 use crate::context::{Ctx, Run, Spec};
 use crate::replication::primary::{self, Sync};
 use crate::replication::{failover, role};
@@ -201,11 +202,12 @@ fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
                 }
                 Err(error) => return ctx.reply.error(&error),
             },
-            b"capa"
-            | b"rdb-channel"
-            | b"main-ch-client-id"
-            | b"set-rdb-client-id"
-            | b"set-cluster-node-id" => {}
+            b"set-cluster-node-id" => {
+                let id = &args[at + 1];
+                let id = is_id(id).then(|| String::from_utf8_lossy(id).into_owned());
+                ctx.session.announced.get_or_insert_default().node_id = id;
+            }
+            b"capa" | b"rdb-channel" | b"main-ch-client-id" | b"set-rdb-client-id" => {}
             _ => {
                 let shown = String::from_utf8_lossy(&args[at]);
                 let text = format!("ERR Unrecognized REPLCONF option: {shown}");

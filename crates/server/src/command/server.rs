@@ -22,74 +22,6 @@ pub const TABLE: &[Spec] = commands! {
         "", "Returns the server time.";
     "lolwut" -1 [read], ALWAYS | FAST, Keys::None, "5.0.0", Run::any(lolwut),
         "[VERSION version:integer]", "Displays the server's version and a piece of art.";
-    in "cluster" []:
-    "cluster" -2, ALWAYS | CONTAINER, Keys::None, "3.0.0", Run::any(cluster),
-        "subcommand [argument]...", "A container for cluster commands."
-    {
-        "addslots" -3, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "addslotsrange" -4, ADMIN | STALE, Keys::None, "7.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "bumpepoch" 2, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "count-failure-reports" 3, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "countkeysinslot" 3, STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "delslots" -3, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "delslotsrange" -4, ADMIN | STALE, Keys::None, "7.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "failover" -2, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "flushslots" 2, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "forget" 3, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "getkeysinslot" 4, STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "help" 2, LOADING | STALE, Keys::None, "5.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "info" 2, STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "keyslot" 3, STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "links" 2, STALE, Keys::None, "7.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "meet" -4, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "migration" -4, ADMIN | STALE, Keys::None, "8.4.0",
-            "", "Refused, because there is no cluster mode.";
-        "myid" 2, STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "myshardid" 2, STALE, Keys::None, "7.2.0",
-            "", "Refused, because there is no cluster mode.";
-        "nodes" 2, STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "replicas" 3, ADMIN | STALE, Keys::None, "5.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "replicate" 3, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "reset" -2, ADMIN | NOSCRIPT | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "saveconfig" 2, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "set-config-epoch" 3, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "setslot" -4, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "shards" 2, LOADING | STALE, Keys::None, "7.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "slaves" 3, ADMIN | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "slot-stats" -4, LOADING | STALE, Keys::None, "8.2.0",
-            "", "Refused, because there is no cluster mode.";
-        "slots" 2, LOADING | STALE, Keys::None, "3.0.0",
-            "", "Refused, because there is no cluster mode.";
-        "syncslots" -3, ADMIN | STALE, Keys::None, "8.4.0",
-            "", "Refused, because there is no cluster mode.";
-    };
-    in "server" []:
     "module" -2, ADMIN_ALWAYS | CONTAINER, Keys::None, "4.0.0", Run::any(module),
         "subcommand [argument]...", "A container for module commands."
     {
@@ -128,11 +60,6 @@ fn lolwut(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         settings::version::REDIS_VERSION
     );
     ctx.reply.verbatim("txt", text.as_bytes());
-}
-
-fn cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    ctx.reply
-        .error("ERR This instance has cluster support disabled");
 }
 
 /// Text of MODULE HELP.

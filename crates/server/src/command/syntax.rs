@@ -372,10 +372,9 @@ mod tests {
                 let is_at_end = parser.at == parser.tokens.len();
                 assert!(parser.take("|") || is_at_end, "{name}: {syntax}");
             }
-            // CLUSTER is refused as a whole.
             let has_arguments = arity.unsigned_abs() as usize != words;
             assert!(
-                !has_arguments || !syntax.is_empty() || name.starts_with("cluster|"),
+                !has_arguments || !syntax.is_empty(),
                 "{name} has arguments, but no syntax"
             );
         }
@@ -428,14 +427,12 @@ mod tests {
         for (name, words, arity, syntax) in rows() {
             let least = words + least(&arguments(syntax));
             let count = arity.unsigned_abs() as usize;
-            let is_refused = name.starts_with("cluster|");
             assert!(
-                is_refused
-                    || if arity > 0 {
-                        least <= count
-                    } else {
-                        least >= count
-                    },
+                if arity > 0 {
+                    least <= count
+                } else {
+                    least >= count
+                },
                 "{name}: the syntax has at least {least} arguments, the arity is {arity}"
             );
         }

@@ -4,6 +4,7 @@
 //! arguments alone, because it is called for every command. The unit is an element, or 512 bytes of
 //! a string.
 
+use super::cluster::slots::Walk;
 use crate::context::{Probe, Spec, Work};
 use crate::state::Server;
 use settings::Id;
@@ -55,6 +56,10 @@ pub fn units<'v>(
         // With many names it runs in steps.
         Work::Confirmed | Work::Unsubscribes(_) => return 0,
         Work::Names => return view.len(db) as u64,
+        Work::Slots => match Walk::is_one(server, args) {
+            true => return view.len(db) as u64,
+            false => return 0,
+        },
         Work::ByArguments => return arguments(args),
         Work::Strings | Work::RepliedStrings => strings,
         Work::Value => set,

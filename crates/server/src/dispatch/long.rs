@@ -363,7 +363,7 @@ pub(super) fn needs(
     is_leased: &dyn Fn(&[u8]) -> bool,
 ) -> bool {
     match spec.keys {
-        Keys::None | Keys::Watched => false,
+        Keys::None | Keys::WholeIf(_) | Keys::Watched => false,
         Keys::Whole => spec.has(flag::WRITE),
         Keys::Queued => session
             .transaction

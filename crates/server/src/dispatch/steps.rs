@@ -13,6 +13,7 @@ mod pieces;
 use self::pieces::Pieces;
 use super::{Call, Engine, Executor, Step};
 use crate::command;
+use crate::command::cluster::slots::Walk;
 use crate::command::key::scan::list_names;
 use crate::context::{SegmentSteps, Spec, Work};
 use crate::permission::check_rights;
@@ -23,6 +24,7 @@ use session::queue::OwnedCall;
 use session::session::{ReplyMode, Session};
 use std::ops::Range;
 use std::time::Instant;
+use store::View;
 use wire::{Args, Output, Reply, Span};
 
 /// Maximum number of keys in a step. A command on at most this many keys runs at once.
@@ -50,6 +52,8 @@ enum Progress {
     Values(usize, Pieces),
     /// Position of the scan, the names found so far, and their number.
     Names(u64, Pieces, usize),
+    /// Position of the scan, what was found so far, and the names among it.
+    Slots(u64, Walk, Pieces),
     /// A complete reply that is sent.
     Sends(Pieces),
     /// Index of the next name, which is confirmed by a separate message.
@@ -177,6 +181,10 @@ impl Steps {
                 unchecked = len;
                 Progress::Names(0, Pieces::new(bytes_max), 0)
             }
+            Work::Slots => match Walk::parse(call.args()) {
+                Ok(walk) => Progress::Slots(0, walk, Pieces::new(bytes_max)),
+                Err(_) => return Err(call),
+            },
             _ => return Err(call),
         };
         Ok(Steps {
@@ -202,6 +210,7 @@ impl Steps {
                 Progress::Names(_, found, _)
                 | Progress::Values(_, found)
                 | Progress::Sends(found) => found.heap_bytes(),
+                Progress::Slots(_, walk, found) => walk.heap_bytes() + found.heap_bytes(),
                 _ => 0,
             }
     }
@@ -234,6 +243,7 @@ impl Executor<'_> {
             Progress::Names(cursor, found, count) => {
                 self.list_step(session, steps.call.args(), cursor, found, count)
             }
+            Progress::Slots(cursor, walk, found) => self.slot_step(session, cursor, walk, found),
             Progress::Keys(next, sum) => return self.add_step(session, &steps.call, next, sum),
             Progress::Confirmed(next) => return self.confirm_step(session, &steps.call, next),
             Progress::Unsubscribes(space) => {
@@ -245,7 +255,10 @@ impl Executor<'_> {
         if let Some(stepped) = stepped {
             return stepped;
         }
-        if let Progress::Values(_, found) | Progress::Names(_, found, _) = &mut steps.progress {
+        if let Progress::Values(_, found)
+        | Progress::Names(_, found, _)
+        | Progress::Slots(_, _, found) = &mut steps.progress
+        {
             let found = std::mem::replace(found, Pieces::new(0));
             steps.progress = Progress::Sends(found);
         }
@@ -426,6 +439,38 @@ impl Executor<'_> {
         }
     }
 
+    /// Calls `work` with all shards locked. Returns `None` on the segment engine, which has no
+    /// shards.
+    fn on_all<R>(&mut self, work: impl FnOnce(&mut View<'_>) -> R) -> Option<R> {
+        let Engine::Slab(held) = &mut self.engine else {
+            return None;
+        };
+        Some(match held.whole.as_mut() {
+            Some(view) => work(view),
+            None => work(&mut self.server.keyspace.lock_all(self.now)),
+        })
+    }
+
+    /// Examines the next keys for CLUSTER. Returns `None` when the reply is complete.
+    fn slot_step(
+        &mut self,
+        session: &Session,
+        cursor: &mut u64,
+        walk: &mut Walk,
+        found: &mut Pieces,
+    ) -> Option<Stepped> {
+        let mut list = Reply::new(found.open(), session.protocol);
+        *cursor = self.on_all(|view| walk.step(view, (session.db, *cursor), &mut list))?;
+        found.close_full();
+        if *cursor > 0 && found.cut_off().is_none() {
+            return Some(Stepped::More);
+        }
+        let mut header = Output::default();
+        walk.begin_reply(&mut Reply::new(&mut header, session.protocol));
+        found.push_front(header);
+        None
+    }
+
     /// Lists the names of the next keys that match the pattern of KEYS. Returns `None` when the
     /// reply is complete.
     fn list_step(
@@ -436,20 +481,9 @@ impl Executor<'_> {
         found: &mut Pieces,
         count: &mut usize,
     ) -> Option<Stepped> {
-        let (server, now) = (self.server, self.now);
         let mut list = Reply::new(found.open(), session.protocol);
-        let Engine::Slab(held) = &mut self.engine else {
-            return None;
-        };
-        let mut locked;
-        let view = match held.whole.as_mut() {
-            Some(view) => view,
-            None => {
-                locked = server.keyspace.lock_all(now);
-                &mut locked
-            }
-        };
-        let (next, more) = list_names(view, session.db, *cursor, &args[1], &mut list);
+        let (next, more) =
+            self.on_all(|view| list_names(view, session.db, *cursor, &args[1], &mut list))?;
         *cursor = next;
         *count += more;
         found.close_full();

@@ -25,7 +25,7 @@ pub(super) const SERVER: &[Row] = &[
     row("redis_git_sha1", |_| "00000000".into(), No(Text)),
     row("redis_git_dirty", |_| 0.into(), No(Constant)),
     row("redis_build_id", |_| 0.into(), No(Constant)),
-    row("redis_mode", |_| "standalone".into(), Label("redis_mode")),
+    row("redis_mode", |info| if info.server.config.is_cluster() { "cluster" } else { "standalone" }.into(), Label("redis_mode")),
     row("os", |_| process::system_name().into(), Label("os")),
     row("arch_bits", |_| usize::BITS.into(), No(Constant)),
     row("monotonic_clock", |_| "POSIX clock_gettime".into(), No(Text)),
@@ -457,7 +457,7 @@ fn latency_stats(info: &Report<'_>) -> Value {
 
 #[rustfmt::skip]
 pub(super) const CLUSTER: &[Row] = &[
-    row("cluster_enabled", |_| 0.into(), No(Constant)),
+    row("cluster_enabled", |info| info.server.config.is_cluster().into(), No(Repeats)),
 ];
 
 #[rustfmt::skip]

@@ -2,6 +2,7 @@
 
 use super::removal;
 use super::stream::{Stream, refusal};
+use crate::cluster::{self, is_id};
 use crate::command::scripting::functions::load_library;
 use crate::dispatch::apply::Applier;
 use crate::loading::file::{self as snapshots, Begun, Origin};
@@ -239,6 +240,23 @@ impl<'s> Link<'s> {
             self.ask(&["REPLCONF", "ip-address", &address])?;
         }
         self.ask(&["REPLCONF", "capa", "eof", "capa", "psync2"])?;
+        match config.is_cluster() {
+            true => self.exchange_ids(),
+            false => Ok(()),
+        }
+    }
+
+    /// Reports the identifier of this node, and requests that of the primary. Older servers and
+    /// those without a cluster refuse it, and replies to clients contain other identifiers then.
+    fn exchange_ids(&mut self) -> io::Result<()> {
+        self.send(&["REPLCONF", "set-cluster-node-id", cluster::id(self.server)])?;
+        self.line()?;
+        self.send(&["CLUSTER", "MYID"])?;
+        if self.line()?.starts_with('$') {
+            let id = self.line()?;
+            let id = is_id(id.as_bytes()).then_some(id);
+            change(self.server, self.number, |primary| primary.node_id = id);
+        }
         Ok(())
     }
 

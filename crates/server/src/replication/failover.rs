@@ -284,6 +284,7 @@ mod tests {
             },
             address: "127.0.0.1".to_owned(),
             port: 1,
+            node_id: None,
             is_old: false,
             form: SnapshotForm::default(),
             is_snapshot_only: false,

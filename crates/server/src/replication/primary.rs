@@ -65,6 +65,7 @@ pub fn accept(
         client: Subscriber::of(info),
         address: announced.address.clone().unwrap_or(host),
         port: announced.port,
+        node_id: announced.node_id.clone(),
         is_old: announced.is_old,
         form: announced.form,
         is_snapshot_only: announced.is_snapshot_only,

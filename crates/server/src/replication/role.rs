@@ -39,6 +39,7 @@ pub(super) fn follow_when(
         state.primary = Some(PrimaryState {
             host: host.to_owned(),
             port,
+            node_id: None,
             is_connected: false,
             is_syncing: false,
             has_synced: false,

@@ -32,17 +32,17 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        Bench {
-            server: configured(&[("maxmemory", "16mb")]).expect("valid settings"),
-            session: Session::new(),
-        }
+        Bench::with(&[("maxmemory", "16mb")])
     }
 
     /// Creates a server with enough segments for many TTLs.
     fn with_many_segments() -> Bench {
-        let settings = [("maxmemory", "16mb"), ("segment-size", "64kb")];
+        Bench::with(&[("maxmemory", "16mb"), ("segment-size", "64kb")])
+    }
+
+    fn with(settings: &[(&str, &str)]) -> Bench {
         Bench {
-            server: configured(&settings).expect("valid settings"),
+            server: configured(settings).expect("valid settings"),
             session: Session::new(),
         }
     }
@@ -72,6 +72,28 @@ impl Bench {
 
     fn memcached(&self, input: &str) -> String {
         answers_at(&self.server, input.as_bytes(), self.now())
+    }
+}
+
+#[test]
+fn a_cluster_of_one_node_answers_but_lists_no_keys() {
+    let mut bench = Bench::with(&[("maxmemory", "16mb"), ("cluster-enabled", "emulated")]);
+    assert_eq!(bench.ask("CLUSTER KEYSLOT a"), ":15495 ");
+    assert!(
+        bench
+            .ask("CLUSTER SLOTS")
+            .starts_with("*1 *3 :0 :16383 *4 ")
+    );
+    for command in [
+        "CLUSTER COUNTKEYSINSLOT 1",
+        "CLUSTER GETKEYSINSLOT 1 1",
+        "CLUSTER SLOT-STATS SLOTSRANGE 0 1",
+    ] {
+        let reply = bench.ask(command);
+        assert!(
+            reply.contains("is not served by the segment engine"),
+            "{reply}"
+        );
     }
 }
 

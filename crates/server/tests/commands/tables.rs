@@ -4,7 +4,8 @@
 use crate::script::{Bench, START, Step, parse, sorted};
 use wire::Protocol;
 
-fn run(name: &str, text: &str) -> usize {
+/// Runs a table on servers with these settings.
+fn run(name: &str, text: &str, settings: &[(&str, &str)]) -> usize {
     let rows = parse(text, START);
     let mut failures = Vec::new();
     for (protocol, threads, is_long) in [
@@ -16,6 +17,15 @@ fn run(name: &str, text: &str) -> usize {
     ] {
         let column = usize::from(protocol == Protocol::Resp3);
         let mut bench = Bench::new(protocol, START, threads);
+        for (setting, value) in settings {
+            let param = settings::find(setting).expect("a setting");
+            bench
+                .server
+                .config
+                .set(param, value)
+                .expect("a valid value");
+        }
+        let _ = bench.server.node_id.set("a".repeat(40));
         if is_long {
             bench = bench.with_long_commands();
         }
@@ -65,17 +75,23 @@ fn run(name: &str, text: &str) -> usize {
 }
 
 macro_rules! scripts {
-    ($($test:ident: $file:literal),* $(,)?) => {
+    ($settings:expr; $($test:ident: $file:literal),* $(,)?) => {
         $(
             #[test]
             fn $test() {
-                run($file, include_str!(concat!("tables/", $file)));
+                run($file, include_str!(concat!("tables/", $file)), $settings);
             }
         )*
     };
 }
 
 scripts! {
+    &[("cluster-enabled", "emulated")];
+    a_cluster_of_one_node_answers: "cluster.txt",
+}
+
+scripts! {
+    &[];
     users_have_rights: "acl.txt",
     strings_are_set: "set.txt",
     strings_are_read: "get.txt",

@@ -162,7 +162,7 @@ impl Catalog {
         for (index, spec) in table.iter().enumerate() {
             let (word, bit) = (index / 64, 1 << (index % 64));
             match spec.keys {
-                Keys::None | Keys::Whole | Keys::Queued | Keys::Watched => {
+                Keys::None | Keys::Whole | Keys::WholeIf(_) | Keys::Queued | Keys::Watched => {
                     shapes.keyless[word] |= bit;
                 }
                 Keys::Range(1, 1, 1) => shapes.one_key[word] |= bit,
