@@ -7,8 +7,9 @@
 //! they still find entries that have expired, because the same source deletes those by commands.
 //!
 //! The methods in this file work on keys of any type. The others are in `strings`, `collections`,
-//! `items` (memcached), `databases`, `events`, `waiting` (blocked clients), `tracking` (clients that
-//! cache keys), `journal` (removals for replicas and files), `lease` (long commands) and `prefetch`.
+//! `items` (memcached), `databases`, `events`, `waiting` (blocked clients), `tracking` (clients
+//! that cache keys), `journal` (removals for replicas and files), `lease` (long commands) and
+//! `prefetch`.
 
 use crate::facts::{EntryFacts, Kind};
 use crate::keyspace::Keyspace;
