@@ -322,10 +322,8 @@ impl<'s> Executor<'s> {
         }
         if let Some(error) = refusal(server, flags, len) {
             session.break_transaction();
-            match redirection(server, error, spec, *args) {
-                Some(moved) => reply.error(&moved),
-                None => reply.error(error),
-            }
+            let moved = redirection(server, error, spec, *args);
+            reply.error(moved.as_deref().unwrap_or(error));
             return Step::Refused;
         }
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {

@@ -189,15 +189,7 @@ pub fn start_after(
         start_link(&server)?;
     }
     if server.segments.is_some() {
-        let server = Arc::clone(&server);
-        let name = "learner".to_owned();
-        // The learner may fail without the server; the engine then discards what the learner
-        // reported last.
-        let thread = Builder::new().name(name).spawn(move || {
-            learner::run(&server);
-            Ok(())
-        });
-        threads.push(thread.map_err(|error| format!("learner: {error}"))?);
+        threads.push(start_learner(&server)?);
     }
     if let Some(listener) = http_listener {
         threads.push(start_http(&server, listener)?);
@@ -221,6 +213,17 @@ pub fn start_after(
         threads,
         loaded,
     })
+}
+
+/// Starts the thread that learns for the segment engine. It may fail without the server; the engine
+/// then discards what it reported last.
+fn start_learner(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, String> {
+    let server = Arc::clone(server);
+    let thread = Builder::new().name("learner".to_owned()).spawn(move || {
+        learner::run(&server);
+        Ok(())
+    });
+    thread.map_err(|error| format!("learner: {error}"))
 }
 
 /// Prepares restarts: the snapshot of the restart that started this process, and the thread for the

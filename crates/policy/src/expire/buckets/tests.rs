@@ -42,9 +42,9 @@ impl Illustration {
         let now = Tick(seconds * 1_000);
         self.host.set_now(now);
         let mut evicted = vec![];
-        while let Due::Slot(slot) =
-            self.index
-                .pop_expired(&mut self.host, now, &mut Budget(100))
+        while let Due::Slot(slot) = self
+            .index
+            .pop_expired(&mut self.host, now, &mut Budget(100))
         {
             self.host.free(slot);
             evicted.push(slot);
