@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
@@ -184,24 +186,21 @@ def _column(name: str, values: Any) -> tuple[Any, float]:
 
 
 def _without_numpy(name: str, values: Any) -> tuple[Any, float]:
-    """Converts a list of numbers to an ``array.array``, which the native module can read in place."""
-    import array
+    """Converts a list of numbers to an array that the native module can read in place."""
+    try:
+        return _Numbers("d", values), 1.0
+    except TypeError as error:
+        raise TypeError(f"column {name!r}: {error}: expected numbers") from None
 
-    numbers = array.array("d", values)
-    return _Described(numbers), 1.0
 
+class _Numbers(array.array):  # type: ignore[type-arg]
+    """An ``array.array`` with the array interface of NumPy."""
 
-class _Described:
-    """Adapter that gives an ``array.array`` the array interface of NumPy."""
-
-    def __init__(self, numbers: Any) -> None:
-        import sys
-
-        address, length = numbers.buffer_info()
-        order = "<" if sys.byteorder == "little" else ">"
-        self.numbers = numbers
-        self.__array_interface__ = {
-            "typestr": f"{order}f8",
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        address, length = self.buffer_info()
+        return {
+            "typestr": f"{'<' if sys.byteorder == 'little' else '>'}f8",
             "shape": (length,),
             "strides": None,
             "data": (address, True),

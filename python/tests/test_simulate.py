@@ -392,6 +392,21 @@ def test_importing_loads_no_other_library() -> None:
     assert found.stdout.strip() == "[]"
 
 
+def test_columns_of_numbers_need_no_numpy() -> None:
+    code = (
+        "import sys; sys.modules['numpy'] = None; import mayfly\n"
+        "columns = {'key': ['a', 'b', 'a'], 'size': [10, 20, 10], 'time': (0, 1.5, 2)}\n"
+        "print(mayfly.simulate(columns, 'lru', 100)['misses'])\n"
+        "try: mayfly.simulate(columns | {'size': [10, 'x', 10]}, 'lru', 100)\n"
+        "except TypeError as error: print(error)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines() == [
+        "[2]",
+        "column 'size': must be real number, not str: expected numbers",
+    ]
+
+
 def test_a_fork_after_the_import_can_simulate() -> None:
     wanted = misses(KEYS)
     child = os.fork()
