@@ -24,7 +24,7 @@ where
     ///
     /// # Panics
     ///
-    /// Panics if the cache was built [without expiry](CacheBuilder::without_expiry).
+    /// Panics if the cache was built [without expiry](crate::CacheBuilder::without_expiry).
     ///
     /// # Examples
     ///
@@ -61,7 +61,7 @@ where
     ///
     /// # Panics
     ///
-    /// Panics if the cache was built [without expiry](CacheBuilder::without_expiry).
+    /// Panics if the cache was built [without expiry](crate::CacheBuilder::without_expiry).
     ///
     /// # Examples
     ///
