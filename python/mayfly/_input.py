@@ -189,7 +189,7 @@ def _without_numpy(name: str, values: Any) -> tuple[Any, float]:
     """Converts a list of numbers to an array that the native module can read in place."""
     try:
         return _Numbers("d", values), 1.0
-    except TypeError as error:
+    except (TypeError, OverflowError) as error:
         raise TypeError(f"column {name!r}: {error}: expected numbers") from None
 
 

@@ -397,13 +397,15 @@ def test_columns_of_numbers_need_no_numpy() -> None:
         "import sys; sys.modules['numpy'] = None; import mayfly\n"
         "columns = {'key': ['a', 'b', 'a'], 'size': [10, 20, 10], 'time': (0, 1.5, 2)}\n"
         "print(mayfly.simulate(columns, 'lru', 100)['misses'])\n"
-        "try: mayfly.simulate(columns | {'size': [10, 'x', 10]}, 'lru', 100)\n"
-        "except TypeError as error: print(error)"
+        "for size in 'x', 10**400:\n"
+        "    try: mayfly.simulate(columns | {'size': [10, size, 10]}, 'lru', 100)\n"
+        "    except TypeError as error: print(error)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.splitlines() == [
         "[2]",
         "column 'size': must be real number, not str: expected numbers",
+        "column 'size': int too large to convert to float: expected numbers",
     ]
 
 
