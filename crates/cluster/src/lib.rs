@@ -56,8 +56,12 @@ mod rule;
 #[cfg(test)]
 mod search;
 mod timing;
+mod topology;
 
 pub use handover::{End, Mark, ShardId, Slots, View};
 pub use member::{Action, Ask, Member, Promise, Start};
 pub use record::{NodeId, Purpose, Record, Revision, Transaction, Versioned};
 pub use timing::{Instant, Timing, TimingError};
+pub use topology::{
+    Health, Name, Node, Owned, Replica, Role, SLOTS, Shard, Topology, TopologyError,
+};

@@ -4,6 +4,8 @@
 //!
 //! There is no bus between nodes, no election and no move of slots.
 
+pub mod install;
+
 use crate::state::Server;
 use durability::replication::{ID_DIGITS, Phase};
 use session::acl::sha256::{hex, sha256};
@@ -155,7 +157,7 @@ pub fn endpoint(server: &Server) -> Endpoint {
 /// Returns the identifier of this server. It depends on the host, the data directory and the ports,
 /// so that it is the same after a restart.
 pub fn id(server: &Server) -> &str {
-    server.node_id.get_or_init(|| {
+    server.cluster.node_id.get_or_init(|| {
         let config = &server.config;
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let folder = config.text(Id::Dir);

@@ -29,6 +29,7 @@ pub mod replay;
 mod replica;
 pub mod replication;
 pub mod restart;
+pub mod routing;
 pub mod run;
 mod saving;
 mod scrape;

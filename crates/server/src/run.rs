@@ -113,7 +113,18 @@ fn conflicts(config: &Config) -> Vec<String> {
         SEGMENT_ENGINE => segment::check(config, thread_count(config)),
         _ => Ok(()),
     };
-    let others = [primary(config).map(drop), check_dir(config), segments];
+    let cluster = match config.is_routed() {
+        true => {
+            Err("cluster-enabled yes is not served yet; emulated is a cluster of one node".into())
+        }
+        false => Ok(()),
+    };
+    let others = [
+        primary(config).map(drop),
+        check_dir(config),
+        segments,
+        cluster,
+    ];
     problems.extend(others.into_iter().filter_map(Result::err));
     problems
 }

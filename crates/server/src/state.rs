@@ -1,5 +1,6 @@
 //! State that all workers share.
 
+use crate::routing::Routing;
 use crate::scrape::Scrape;
 use crate::tls::Tls;
 use durability::aof::AppendOnly;
@@ -197,8 +198,8 @@ pub struct Server {
     pub port: AtomicU16,
     /// First TCP address of Redis's protocol, one without TLS if there is any.
     pub first_address: OnceLock<SocketAddr>,
-    /// Identifier as a node of a cluster, see [`crate::cluster::id`].
-    pub node_id: OnceLock<String>,
+    /// State as a node of a cluster.
+    pub cluster: Routing,
     /// Addresses and paths that the server listens on, as shown by INFO.
     pub listening: OnceLock<Vec<String>>,
     stops: AtomicBool,
@@ -255,6 +256,7 @@ impl Server {
                 .with_element_expiry(&config.text(Id::ElementExpiry))?
                 .with_databases(config.number(Id::Databases) as usize),
             threads,
+            cluster: Routing::new(&config),
             config,
             config_change: Mutex::new(()),
             acl: Acl::default(),
@@ -291,7 +293,6 @@ impl Server {
             started: Instant::now(),
             port: AtomicU16::new(0),
             first_address: OnceLock::new(),
-            node_id: OnceLock::new(),
             listening: OnceLock::new(),
             stops: AtomicBool::new(false),
             notifies: AtomicBool::new(false),

@@ -221,6 +221,11 @@ impl Config {
         self.number(Id::ClusterEnabled) != words::NO_CLUSTER
     }
 
+    /// Whether the server is one of several servers of a cluster.
+    pub fn is_routed(&self) -> bool {
+        self.number(Id::ClusterEnabled) == words::ROUTED_CLUSTER
+    }
+
     /// Returns the lines that define users.
     pub fn user_lines(&self) -> Vec<UserLine> {
         let lines = self.user_lines.read().expect("the lock is not poisoned");

@@ -20,8 +20,6 @@ pub const VARIABLE_PREFIX: &str = "MAYFLY_";
 const RENAME: &str = "rename-command";
 /// Directive that defines one user.
 const USER: &str = "user";
-/// Explanation that an error about `cluster-enabled` ends with.
-const CLUSTER_OF_ONE: &str = "; there is no cluster of several servers, and emulated is a cluster of one node for clients that expect one";
 /// Save points for a start with a configuration file that sets none, as in Redis. A server that
 /// loaded the snapshot file but never saved it would lose all later changes.
 const SAVE_POINTS: &str = "3600 1 300 100 60 10000";
@@ -156,12 +154,7 @@ pub fn set(config: &Config, name: &str, value: &str) -> Result<Option<&'static s
         let set = config
             .set(param, &joined(config, param, value))
             .map(|()| without_effect(param));
-        let more = match param.id {
-            Id::ClusterEnabled => CLUSTER_OF_ONE,
-            _ => "",
-        };
-        return set
-            .map_err(|error| format!("{} {}: {error}{more}", param.name, shown(param, value)));
+        return set.map_err(|error| format!("{} {}: {error}", param.name, shown(param, value)));
     }
     let lower = name.to_ascii_lowercase();
     if let Some((_, reason)) = REFUSED.iter().find(|(pattern, _)| matches(pattern, &lower)) {
@@ -296,11 +289,7 @@ mod tests {
         }
         assert_eq!(set(&config, "appendonly", "no"), Ok(None));
         for (name, value, part) in [
-            (
-                "cluster-enabled",
-                "yes",
-                "following: no, emulated; there is no cluster of several",
-            ),
+            ("cluster-enabled", "maybe", "following: no, emulated, yes"),
             ("cluster-announce-hostname", "a b", "without a port"),
             ("save", "900", "Invalid save parameters"),
             ("dbfilename", "a/b", "can't be a path"),

@@ -19,9 +19,11 @@ pub const EVICTIONS: &[&str] = &[
 ];
 
 /// Words of `cluster-enabled`.
-pub const CLUSTER_MODES: &[&str] = &["no", "emulated"];
+pub const CLUSTER_MODES: &[&str] = &["no", "emulated", "yes"];
 /// Index in [`CLUSTER_MODES`] of the word for no cluster.
 pub const NO_CLUSTER: i64 = 0;
+/// Index in [`CLUSTER_MODES`] of the word for a cluster of several servers.
+pub const ROUTED_CLUSTER: i64 = 2;
 
 /// Words of `cluster-preferred-endpoint-type`.
 pub const ENDPOINTS: &[&str] = &["ip", "hostname", "unknown-endpoint"];

@@ -25,7 +25,7 @@ fn run(name: &str, text: &str, settings: &[(&str, &str)]) -> usize {
                 .set(param, value)
                 .expect("a valid value");
         }
-        let _ = bench.server.node_id.set("a".repeat(40));
+        let _ = bench.server.cluster.node_id.set("a".repeat(40));
         if is_long {
             bench = bench.with_long_commands();
         }

@@ -51,6 +51,7 @@ pub const CRATES: [CrateRule; 23] = [
         6,
         "server",
         &[
+            "cluster",
             "durability",
             "engine",
             "learn",
