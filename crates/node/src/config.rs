@@ -213,6 +213,12 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
+impl From<::membership::Invalid> for Invalid {
+    fn from(invalid: ::membership::Invalid) -> Self {
+        Invalid(invalid.0)
+    }
+}
+
 impl Config {
     /// Checks settings that depend on each other.
     ///

@@ -36,7 +36,6 @@ pub mod metrics;
 pub mod object;
 pub mod origin;
 pub mod peer_port;
-mod pem;
 pub mod proxy;
 pub mod purge;
 pub mod rules;
@@ -158,7 +157,7 @@ fn follow(
     else {
         return Ok(None);
     };
-    let kv = membership::etcd::Etcd::new(etcd)?;
+    let kv = ::membership::etcd::Etcd::new(&etcd.access)?;
     let is_plain = config.security == Security::Plain;
     let copy = etcd.copy.as_deref();
     let map_config = config.map_config();

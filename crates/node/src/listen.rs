@@ -2,9 +2,9 @@
 
 use crate::config::{Config, Invalid, Limits};
 use crate::http1::{self, Failure};
-use crate::pem;
 use crate::proxy::{Client, Node};
 use crate::stream::Watched;
+use ::membership::pem;
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};

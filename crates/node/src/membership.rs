@@ -16,22 +16,20 @@
 //! Leases are renewed based on durations, and only etcd decides when one has ended. An instant of
 //! one machine's clock is never compared with an instant of another's.
 //!
-//! `kv.rs` is the interface to the store of values, `etcd.rs` its client, `record.rs` the encoding
-//! of the values, `state.rs` the rules, and `balance.rs` the rules for writes that have drifted
-//! from the weights. [`crate::cluster`] uses the maps.
+//! The crate `membership` has the interface to the store of values and the client of etcd.
+//! `record.rs` is the encoding of the values, `state.rs` the rules, and `balance.rs` the rules for
+//! writes that have drifted from the weights. [`crate::cluster`] uses the maps.
 
 pub mod balance;
-pub mod etcd;
-pub mod kv;
 pub mod record;
 pub mod state;
 #[cfg(test)]
 mod tests;
 
 use crate::config::Server;
+use ::membership::kv::{Changes, Event, Failure, Guard, Kv, Write};
 use balance::Balance;
 use edge::{BucketWrites, ServerId};
-use kv::{Changes, Event, Failure, Guard, Kv, Write};
 use record::{Record, registration};
 use state::{Due, State, node_key};
 use std::collections::BTreeSet;
@@ -306,8 +304,8 @@ impl<K: Kv, H: Host> Member<K, H> {
         let guards = vec![Guard::Revision(key.clone(), revision)];
         let writes = vec![Write::Put(key, registration(own), Some(lease))];
         match self.kv.commit(guards, writes).await? {
-            true => Ok(()),
-            false => Err(Failure("the registration has changed meanwhile".into())),
+            Some(_) => Ok(()),
+            None => Err(Failure("the registration has changed meanwhile".into())),
         }
     }
 
@@ -410,7 +408,7 @@ impl<K: Kv, H: Host> Member<K, H> {
     /// Stores a map unless another node has stored one. Returns true if it was stored.
     async fn store(&mut self, record: &Record, lease: i64) -> Result<bool, Failure> {
         let (guards, writes) = self.state.install(record, lease);
-        let is_stored = self.kv.commit(guards, writes).await?;
+        let is_stored = self.kv.commit(guards, writes).await?.is_some();
         if is_stored {
             self.shared.lock().stored += 1;
             let version = record.map.id().version;

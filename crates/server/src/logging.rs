@@ -182,7 +182,16 @@ impl Log for Logger {
         // Libraries log what their authors need, such as each registration of a socket.
         let is_ours = matches!(
             metadata.target().split("::").next(),
-            Some("server" | "session" | "settings" | "engine" | "durability" | "node" | "mayfly")
+            Some(
+                "server"
+                    | "session"
+                    | "settings"
+                    | "engine"
+                    | "durability"
+                    | "node"
+                    | "membership"
+                    | "mayfly"
+            )
         );
         metadata.level() <= log::max_level() && (is_ours || metadata.level() <= Level::Warn)
     }

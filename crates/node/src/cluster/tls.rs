@@ -1,7 +1,7 @@
 //! TLS between nodes, with certificates on both sides.
 
 use crate::config::{Invalid, Security};
-use crate::pem;
+use ::membership::pem;
 use std::fmt::Display;
 use std::sync::Arc;
 use tokio_rustls::rustls::crypto::{CryptoProvider, aws_lc_rs};

@@ -311,10 +311,13 @@ mod tests {
         });
         cluster.check().expect("the input is valid");
         let etcd = cluster.etcd.clone().expect("there are lines");
-        assert_eq!(etcd.endpoints.len(), 2);
-        assert_eq!(etcd.prefix, "/site/cache/");
+        assert_eq!(etcd.access.endpoints.len(), 2);
+        assert_eq!(etcd.access.prefix, "/site/cache/");
         assert_eq!(etcd.lease.as_secs(), 20);
-        assert_eq!(etcd.user, Some(("cache".into(), "/etc/password".into())));
+        assert_eq!(
+            etcd.access.user,
+            Some(("cache".into(), "/etc/password".into()))
+        );
         for (text, error) in [
             ("etcd", "line 1: 'etcd': expected etcd URL"),
             ("etcd 10.0.0.1:2379", "line 1: '10.0.0.1:2379': expected"),

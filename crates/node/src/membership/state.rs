@@ -14,9 +14,9 @@
 //!
 //! Deliberately absent: connections and a clock.
 
-use super::kv::{Entry, Event, Guard, Write};
 use super::record::{Record, Refusal, read_registration};
 use crate::config::{SERVERS_MAX, Server};
+use ::membership::kv::{Entry, Event, Guard, Write};
 use edge::{BucketWrites, Change, Config as MapConfig, Map, MapId, ServerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Nodes that share a store of values in memory, with simulated time.
 
 use super::balance::PAUSE_PERIODS;
-use super::kv::{Changes, Entry, Event, Failure, Guard, Kv, Snapshot, Write};
 use super::record::Record;
 use super::state::{Due, MAP, State};
 use super::{Counted, Host, Settings, Shared, read_copy, run};
 use crate::config::Server;
+use ::membership::kv::{Changes, Entry, Event, Failure, Guard, Kv, Snapshot, Write};
 use edge::{BucketWrites, Config as MapConfig, Scheme, ServerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -172,12 +172,13 @@ impl Kv for Link {
         })
     }
 
-    async fn commit(&self, guards: Vec<Guard>, writes: Vec<Write>) -> Result<bool, Failure> {
+    async fn commit(&self, guards: Vec<Guard>, writes: Vec<Write>) -> Result<Option<i64>, Failure> {
         let mut values = self.values()?;
         if !guards.iter().all(|guard| values.holds(guard)) {
-            return Ok(false);
+            return Ok(None);
         }
         values.revision += 1;
+        let revision = values.revision;
         for write in writes {
             match write {
                 Write::Put(key, value, lease) => values.put(&key, value.as_bytes(), lease),
@@ -186,7 +187,7 @@ impl Kv for Link {
         }
         drop(values);
         self.store.changes.send_replace(());
-        Ok(true)
+        Ok(Some(revision))
     }
 
     async fn grant(&self, _: Duration) -> Result<i64, Failure> {
@@ -744,7 +745,11 @@ async fn of_two_coordinators_one_stores_its_map() {
             .next(Due::Next, vec![])
             .expect("there are enough nodes");
         let (guards, writes) = state.install(&record, lease);
-        results.push(link.commit(guards, writes).await);
+        results.push(
+            link.commit(guards, writes)
+                .await
+                .map(|found| found.is_some()),
+        );
     }
     assert_eq!(results, [Ok(true), Ok(false)]);
     assert_eq!(up(&store.map().expect("there is a map")), [1, 2, 3, 4]);
@@ -755,7 +760,7 @@ async fn of_two_coordinators_one_stores_its_map() {
     store.end_lease(1);
     let record = first.next(Due::Restore, vec![]).expect("there is a map");
     let (guards, writes) = first.install(&record, leases[0]);
-    assert_eq!(link.commit(guards, writes).await, Ok(false));
+    assert_eq!(link.commit(guards, writes).await, Ok(None));
 }
 
 /// Adds the writes of a period to the counts of all nodes: the lower buckets have more.

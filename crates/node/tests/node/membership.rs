@@ -17,10 +17,11 @@ fn sites(origin: &Origin, addresses: &[SocketAddr]) -> Sites {
         let cluster = settings.cluster.as_mut().expect("there is a cluster");
         cluster.servers.retain(|server| server.id == cluster.own);
         let endpoint = format!("http://{nothing}");
-        cluster.etcd = Some(EtcdConfig {
-            endpoints: vec![endpoint.parse().expect("the input is valid")],
-            ..EtcdConfig::default()
-        });
+        let mut etcd = EtcdConfig::default();
+        etcd.access
+            .add_endpoint(&endpoint)
+            .expect("the input is valid");
+        cluster.etcd = Some(etcd);
     })
 }
 

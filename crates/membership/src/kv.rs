@@ -79,12 +79,13 @@ pub trait Kv: Send + Sync + 'static {
     /// immediately or at the first event.
     fn watch(&self, from: i64) -> impl Future<Output = Result<Self::Changes, Failure>> + Send;
 
-    /// Performs all writes if all conditions hold. Returns true if they did.
+    /// Performs all writes if all conditions hold. Returns the revision of the writes, or `None` if
+    /// a condition did not hold. After a failure, the writes may still be performed.
     fn commit(
         &self,
         guards: Vec<Guard>,
         writes: Vec<Write>,
-    ) -> impl Future<Output = Result<bool, Failure>> + Send;
+    ) -> impl Future<Output = Result<Option<i64>, Failure>> + Send;
 
     /// Creates a lease.
     fn grant(&self, time: Duration) -> impl Future<Output = Result<i64, Failure>> + Send;

@@ -1,6 +1,6 @@
 //! Reading of certificates and private keys from PEM files.
 
-use crate::config::Invalid;
+use crate::Invalid;
 use std::fmt::Display;
 use std::path::Path;
 use tokio_rustls::rustls::RootCertStore;

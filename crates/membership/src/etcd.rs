@@ -5,15 +5,20 @@
 //! client certificate: certificates protect the connection, and a name and a password grant
 //! permissions.
 //!
-//! Departures from etcd's own client: no load balancing and no retries within a request. The caller
-//! begins a new session instead.
+//! A token of a user ends after some minutes without a request, and with a change of its rights.
+//! etcd refuses requests with such a token before it performs anything, so that they are sent once
+//! more with a new one.
+//!
+//! Departures from etcd's own client: no load balancing and no other retries within a request. The
+//! caller begins a new session instead.
 
-use super::kv::{Changes, Entry, Event, Failure, Guard, Kv, Snapshot, Write};
-use crate::body::Content;
-use crate::config::{EtcdConfig, Invalid};
-use crate::pem;
+use crate::access::Access;
+use crate::kv::{Changes, Entry, Event, Failure, Guard, Kv, Snapshot, Write};
+use crate::{Invalid, pem};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, StatusCode, Uri};
@@ -33,8 +38,10 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Time limit for a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
-/// Time limit for a request.
-const REQUEST_TIME: Duration = Duration::from_secs(3);
+/// Beginning of the text of the error about a token that is no longer valid.
+const TOKEN_ENDED: &str = "etcdserver: invalid auth token";
+/// Beginning of the text of the error about a token from before a change of users or rights.
+const TOKEN_OLD: &str = "etcdserver: revision of auth store is old";
 /// Time for which an idle connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 /// Maximum size in bytes of an answer, and of an event of a watch.
@@ -42,12 +49,13 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// A client.
 pub struct Etcd {
-    client: Client<HttpsConnector<HttpConnector>, Content>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     endpoints: Vec<Uri>,
     current: AtomicUsize,
     prefix: String,
     user: Option<(String, String)>,
     token: Mutex<Option<HeaderValue>>,
+    request_time: Duration,
 }
 
 impl Etcd {
@@ -55,7 +63,7 @@ impl Etcd {
     ///
     /// # Errors
     /// Returns an error if a file cannot be read.
-    pub fn new(config: &EtcdConfig) -> Result<Self, Invalid> {
+    pub fn new(config: &Access) -> Result<Self, Invalid> {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -84,20 +92,47 @@ impl Etcd {
             prefix: config.prefix.clone(),
             user,
             token: Mutex::new(None),
+            request_time: config.request_time,
         })
+    }
+
+    /// Sends a request as the user, and returns the answer. If the token has ended, the request is
+    /// sent once more with a new one.
+    async fn ask(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.authenticate().await?;
+        let answer = self.answer(path, body).await;
+        let answer = match answer {
+            Err(failure) if self.has_ended(&failure) => {
+                self.set_token(None);
+                self.authenticate().await?;
+                self.answer(path, body).await
+            }
+            answer => answer,
+        };
+        answer.map_err(|failure| self.failed(path, &failure))
+    }
+
+    /// Whether a request was refused because of its token.
+    fn has_ended(&self, failure: &Failure) -> bool {
+        let is_of_token = |text| failure.0.starts_with(text);
+        self.user.is_some() && [TOKEN_ENDED, TOKEN_OLD].into_iter().any(is_of_token)
     }
 
     /// Sends a request and returns the answer.
     async fn call(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let answer = self.answer(path, body).await;
+        answer.map_err(|failure| self.failed(path, &failure))
+    }
+
+    async fn answer(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let answer = async {
             let stream = self.send(path, body).await?;
             let mut lines = Lines::new(stream);
             let line = lines.next().await?;
             line.ok_or_else(|| Failure("the answer is empty".into()))
         };
-        let answer = timeout(REQUEST_TIME, answer).await;
-        let answer = answer.unwrap_or_else(|_| Err(Failure("no answer in time".into())));
-        answer.map_err(|failure| self.failed(path, &failure))
+        let answer = timeout(self.request_time, answer).await;
+        answer.unwrap_or_else(|_| Err(Failure("no answer in time".into())))
     }
 
     /// Sends a request, and returns the body of the answer if its status is 200.
@@ -129,7 +164,7 @@ impl Etcd {
             .path_and_query(path)
             .build()
             .map_err(failure)?;
-        let mut request = Request::new(Content::text(body.to_string()));
+        let mut request = Request::new(Full::new(Bytes::from(body.to_string())));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         let headers = request.headers_mut();
@@ -200,7 +235,7 @@ fn failure(error: impl Display) -> Failure {
     Failure(error.to_string())
 }
 
-fn tls(config: &EtcdConfig) -> Result<ClientConfig, Invalid> {
+fn tls(config: &Access) -> Result<ClientConfig, Invalid> {
     let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
     let invalid = |error: &dyn Display| Invalid(format!("TLS to etcd: {error}"));
     let needs_tls = config
@@ -232,10 +267,9 @@ impl Kv for Etcd {
     type Changes = Watch;
 
     async fn read(&self) -> Result<Snapshot, Failure> {
-        self.authenticate().await?;
         let (key, end) = self.range();
         let body = json!({"key": key, "range_end": end});
-        let answer = self.call("/v3/kv/range", &body).await?;
+        let answer = self.ask("/v3/kv/range", &body).await?;
         let entries = answer["kvs"].as_array().into_iter().flatten();
         let entries: Option<Vec<Entry>> = entries.map(|kv| entry(kv, &self.prefix)).collect();
         Ok(Snapshot {
@@ -249,7 +283,7 @@ impl Kv for Etcd {
         let (key, end) = self.range();
         let create = json!({"key": key, "range_end": end, "start_revision": from.to_string()});
         let body = json!({"create_request": create});
-        let stream = timeout(REQUEST_TIME, self.send("/v3/watch", &body)).await;
+        let stream = timeout(self.request_time, self.send("/v3/watch", &body)).await;
         let stream = stream.unwrap_or_else(|_| Err(Failure("no answer in time".into())));
         let stream = stream.map_err(|failure| self.failed("/v3/watch", &failure))?;
         Ok(Watch {
@@ -258,8 +292,7 @@ impl Kv for Etcd {
         })
     }
 
-    async fn commit(&self, guards: Vec<Guard>, writes: Vec<Write>) -> Result<bool, Failure> {
-        self.authenticate().await?;
+    async fn commit(&self, guards: Vec<Guard>, writes: Vec<Write>) -> Result<Option<i64>, Failure> {
         let compare = |guard: &Guard| match guard {
             Guard::Revision(key, revision) => json!({
                 "key": self.key(key), "target": "MOD", "result": "EQUAL",
@@ -280,14 +313,14 @@ impl Kv for Etcd {
         let compare: Vec<Value> = guards.iter().map(compare).collect();
         let success: Vec<Value> = writes.iter().map(write).collect();
         let body = json!({"compare": compare, "success": success});
-        let answer = self.call("/v3/kv/txn", &body).await?;
-        Ok(answer["succeeded"].as_bool().unwrap_or(false))
+        let answer = self.ask("/v3/kv/txn", &body).await?;
+        let has_written = answer["succeeded"].as_bool() == Some(true);
+        Ok(has_written.then(|| number(&answer["header"]["revision"])))
     }
 
     async fn grant(&self, time: Duration) -> Result<i64, Failure> {
-        self.authenticate().await?;
         let body = json!({"TTL": time.as_secs().to_string()});
-        let answer = self.call("/v3/lease/grant", &body).await?;
+        let answer = self.ask("/v3/lease/grant", &body).await?;
         match number(&answer["ID"]) {
             0 => Err(Failure("etcd has made no lease".into())),
             lease => Ok(lease),
@@ -295,9 +328,8 @@ impl Kv for Etcd {
     }
 
     async fn keep_alive(&self, lease: i64) -> Result<bool, Failure> {
-        self.authenticate().await?;
         let body = json!({"ID": lease.to_string()});
-        let answer = self.call("/v3/lease/keepalive", &body).await?;
+        let answer = self.ask("/v3/lease/keepalive", &body).await?;
         if let Some(error) = error_of(&answer) {
             return Err(self.failed("/v3/lease/keepalive", &Failure(error)));
         }
@@ -431,6 +463,9 @@ fn first_value(bytes: &mut Vec<u8>) -> Result<Option<Value>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader, Write as _};
+    use std::net::TcpListener;
+    use std::thread::JoinHandle;
 
     fn value(text: &str) -> Value {
         serde_json::from_str(text).expect("the input is valid")
@@ -500,5 +535,122 @@ mod tests {
             let found = events(&value(text), "/a/").expect_err("the input is invalid");
             assert!(found.0.contains(expected), "{found}");
         }
+    }
+
+    /// Answers one request for each pair: the expected token, and the body of the answer. An answer
+    /// about an error has the status 401. Returns the paths.
+    fn gateway(
+        answers: Vec<(Option<&'static str>, &'static str)>,
+    ) -> (Uri, JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let serve = move || {
+            let answer = |(token, body): (Option<&str>, &str)| {
+                let (mut stream, _) = listener.accept().expect("a connection");
+                let mut lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
+                let mut head = || lines.next().expect("a line").expect("it is text");
+                let path = head().split(' ').nth(1).expect("a path").to_owned();
+                let head: Vec<String> = std::iter::repeat_with(head)
+                    .take_while(|l| !l.is_empty())
+                    .collect();
+                let sent = head
+                    .iter()
+                    .find_map(|line| line.strip_prefix("authorization: "));
+                assert_eq!(sent, token, "{path}");
+                let status = if body.contains("error") {
+                    "401 Unauthorized"
+                } else {
+                    "200 OK"
+                };
+                let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n");
+                let head = format!("{head}content-length: {}\r\n\r\n", body.len());
+                stream
+                    .write_all((head + body).as_bytes())
+                    .expect("it is sent");
+                path
+            };
+            answers.into_iter().map(answer).collect()
+        };
+        let uri = format!("http://{address}").parse().expect("it is valid");
+        (uri, std::thread::spawn(serve))
+    }
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn a_token_that_has_ended_is_renewed() {
+        let (endpoint, gateway) = gateway(vec![
+            (None, r#"{"token":"first"}"#),
+            (Some("first"), r#"{"header":{"revision":"7"}}"#),
+            (
+                Some("first"),
+                r#"{"error":"etcdserver: invalid auth token","code":16}"#,
+            ),
+            (None, r#"{"token":"second"}"#),
+            (
+                Some("second"),
+                r#"{"header":{"revision":"8"},"succeeded":true}"#,
+            ),
+            (
+                Some("second"),
+                r#"{"error":"etcdserver: permission denied","code":7}"#,
+            ),
+        ]);
+        let mut access = Access::new("/a");
+        access.endpoints.push(endpoint);
+        let mut etcd = Etcd::new(&access).expect("nothing is read");
+        etcd.user = Some(("user".into(), "password".into()));
+        wait(async {
+            assert_eq!(etcd.read().await.map(|found| found.revision), Ok(7));
+            assert_eq!(etcd.commit(vec![], vec![]).await, Ok(Some(8)));
+            let failure = etcd
+                .commit(vec![], vec![])
+                .await
+                .expect_err("it is refused");
+            assert!(
+                failure
+                    .0
+                    .ends_with("/v3/kv/txn: etcdserver: permission denied"),
+                "{failure}"
+            );
+        });
+        let paths = gateway.join().expect("no panic");
+        let expected = ["/v3/auth/authenticate", "/v3/kv/range", "/v3/kv/txn"];
+        let expected: Vec<&str> = expected
+            .into_iter()
+            .chain(["/v3/auth/authenticate", "/v3/kv/txn", "/v3/kv/txn"])
+            .collect();
+        assert_eq!(paths, expected);
+    }
+
+    #[test]
+    fn the_next_endpoint_is_used_after_a_failure() {
+        let (endpoint, gateway) = gateway(vec![(None, r#"{"header":{"revision":"7"}}"#)]);
+        let closed = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let nothing = closed.local_addr().expect("it is bound");
+        drop(closed);
+        let mut access = Access::new("/a");
+        access
+            .add_endpoint(&format!("http://{nothing}"))
+            .expect("it is valid");
+        access.endpoints.push(endpoint.clone());
+        let etcd = Etcd::new(&access).expect("nothing is read");
+        wait(async {
+            let failure = etcd.read().await.expect_err("nothing listens");
+            assert!(
+                failure
+                    .0
+                    .starts_with(&format!("http://{nothing}/v3/kv/range: ")),
+                "{failure}"
+            );
+            assert_eq!(etcd.read().await.map(|found| found.revision), Ok(7));
+        });
+        assert_eq!(etcd.endpoint(), endpoint.to_string().trim_end_matches('/'));
+        gateway.join().expect("no panic");
     }
 }
