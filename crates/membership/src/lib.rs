@@ -2,16 +2,21 @@
 //!
 //! [`kv`] is the interface to the store of records: reads at a revision, changes, conditional
 //! writes and leases. [`etcd`] implements it with etcd. [`access`] has the settings of that client.
-//! What the records mean is the user's: the HTTP cache stores registrations and maps.
+//! The HTTP cache stores registrations and maps of its own.
+//!
+//! [`records`] is the encoding of the records of a cluster of servers, and [`directory`] is what a
+//! node has read of them.
 //!
 //! The crate has no clock of its own beyond time limits, and no threads: its futures run on the
 //! runtime of the caller.
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod directory;
 pub mod etcd;
 pub mod kv;
 pub mod pem;
+pub mod records;
 
 use std::fmt;
 

@@ -35,7 +35,7 @@ pub const CRATES: [CrateRule; 24] = [
     rule(1, "script", &["wire"]),
     rule(2, "store", &["cache", "policy"]),
     rule(2, "edge", &[]),
-    rule(3, "membership", &[]),
+    rule(3, "membership", &["cluster"]),
     rule(3, "settings", &["policy", "store", "units", "wire"]),
     rule(4, "session", &["script", "settings", "store", "wire"]),
     rule(
