@@ -359,7 +359,7 @@ pub fn run(data: &[u8]) {
         pair.scan(50);
     }
     pair.run_background(1000);
-    pair.server.keyspace.check();
+    pair.server.data.keyspace.check();
 }
 
 /// Indexes that guarantee what `check_next_due` requires. Others sample, crawl, round up, or act
@@ -384,9 +384,9 @@ impl Pair {
         let threads = if choice & 1 == 0 { 1 } else { 2 };
         let config = Config::default();
         let server = Server::with_store(config, &options, threads, clock).expect("valid options");
-        server.keyspace.set_notify(true);
+        server.data.keyspace.set_notify(true);
         if is_bounded {
-            server.keyspace.set_maxmemory(ROOM_BYTES);
+            server.data.keyspace.set_maxmemory(ROOM_BYTES);
         }
         let is_resp3 = choice & 2 == 2;
         let mut session = Session::new();
@@ -436,7 +436,7 @@ impl Pair {
         let names = store::Keyspace::policy_names();
         let name = &names[usize::from(choice) % names.len()];
         self.note(&format!("the policy is {name}"));
-        let changed = self.server.keyspace.set_policy(name);
+        let changed = self.server.data.keyspace.set_policy(name);
         self.ensure(changed.is_ok(), "a policy refuses its own name");
     }
 
@@ -448,6 +448,7 @@ impl Pair {
             let mut calls = 0;
             while self
                 .server
+                .data
                 .keyspace
                 .background_step(shard, now, steps, &mut events)
             {
@@ -460,7 +461,7 @@ impl Pair {
             }
         }
         self.settle(events);
-        let space = &self.server.keyspace;
+        let space = &self.server.data.keyspace;
         if self.is_bounded && space.policy().name.starts_with("allkeys-") {
             let entry_bytes = space.memory_facts().entry_bytes;
             self.ensure(
@@ -540,6 +541,7 @@ impl Pair {
             let report = &mut |deadline: Tick, _: u32| is_late &= deadline < now;
             while self
                 .server
+                .data
                 .keyspace
                 .expire(shard, now, steps, &mut events, report)
                 .more
@@ -599,10 +601,11 @@ impl Pair {
             return;
         }
         let mut evicted_keys = None;
-        while evicted_keys != Some(self.server.keyspace.counters().evicted_keys) {
-            evicted_keys = Some(self.server.keyspace.counters().evicted_keys);
+        while evicted_keys != Some(self.server.data.keyspace.counters().evicted_keys) {
+            evicted_keys = Some(self.server.data.keyspace.counters().evicted_keys);
             for shard in 0..SHARDS {
                 self.server
+                    .data
                     .keyspace
                     .lock_one(shard, self.now())
                     .is_out_of_memory();
@@ -614,6 +617,7 @@ impl Pair {
     fn settle_events(&mut self) {
         let mut events = Vec::new();
         self.server
+            .data
             .keyspace
             .lock_all(self.now())
             .take_events(&mut events);
@@ -646,8 +650,8 @@ impl Pair {
     fn evicted(&mut self, key: (usize, Vec<u8>)) {
         self.ensure(self.is_bounded, "a key was evicted without need");
         self.note(&format!("{key:?} was evicted"));
-        let mut view = self.server.keyspace.lock_all(self.now());
-        let name = self.server.keyspace.key(key.0 as u8, &key.1);
+        let mut view = self.server.data.keyspace.lock_all(self.now());
+        let name = self.server.data.keyspace.key(key.0 as u8, &key.1);
         let held = view
             .peek(&name)
             .expect("only strings are stored")
@@ -673,9 +677,9 @@ impl Pair {
                 let Some(deadline) = entry.deadline else {
                     continue;
                 };
-                let key = self.server.keyspace.key(db as u8, name);
-                let shard = self.server.keyspace.shard_of(&key);
-                let next_due = self.server.keyspace.next_due(shard);
+                let key = self.server.data.keyspace.key(db as u8, name);
+                let shard = self.server.data.keyspace.shard_of(&key);
+                let next_due = self.server.data.keyspace.next_due(shard);
                 self.ensure(
                     next_due.is_some_and(|due| due.0 <= deadline as u64 + 1),
                     &format!(

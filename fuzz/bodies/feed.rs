@@ -64,5 +64,5 @@ fn execute(data: &[u8]) {
             Err(Damage::Unreadable(..)) => unreachable!("bytes in memory can be read"),
         }
     }
-    server.keyspace.check();
+    server.data.keyspace.check();
 }

@@ -103,7 +103,7 @@ impl Ctx<'_, '_> {
         let mut shards = Vec::new();
         self.table[index as usize].keys.each(args, |at| {
             let key = self.key(&args[at]);
-            shards.push(self.server.keyspace.shard_of(&key));
+            shards.push(self.server.data.keyspace.shard_of(&key));
         });
         shards.sort_unstable();
         shards.dedup();
@@ -155,7 +155,7 @@ pub fn serve<'v>(
             return view.set_now(now);
         }
         for (db, bytes) in ready.drain(..) {
-            let key = server.keyspace.key(db, &bytes);
+            let key = server.data.keyspace.key(db, &bytes);
             serve_key(server, table, view, locks, &key);
         }
     }
@@ -182,7 +182,7 @@ fn serve_key<'v>(
         } else if lock_also(server, view, locks, &waiter.shards) {
             // The queue may have changed while the locks were released.
             (skipped, was_released) = (0, true);
-        } else if was_released && server.pause.holds(true, server.clock.moment()) {
+        } else if was_released && server.data.pause.holds(true, server.clock.moment()) {
             retry_later(server, &waiter);
             skipped += 1;
         } else if !retry(server, table, view, locks, &waiter) {
@@ -244,8 +244,8 @@ fn lock_also<'v>(
     held.sort_unstable();
     held.dedup();
     let now = view.now();
-    view.exchange(server.keyspace.lock_many(&[], now));
-    view.exchange(server.keyspace.lock_many(held, now));
+    view.exchange(server.data.keyspace.lock_many(&[], now));
+    view.exchange(server.data.keyspace.lock_many(held, now));
     true
 }
 
@@ -274,7 +274,7 @@ fn retry<'v>(
     let spec = table[index as usize];
     let reply = Reply::new(&mut output, waiter.protocol);
     let mut ctx = Ctx {
-        view: Slab::new(view, &server.keyspace, locks),
+        view: Slab::new(view, &server.data.keyspace, locks),
         session: &mut session,
         server,
         reply,
@@ -299,7 +299,9 @@ fn retry<'v>(
         }
         return false;
     }
-    server.blocking.withdraw(&server.keyspace, view, waiter);
+    server
+        .blocking
+        .withdraw(&server.data.keyspace, view, waiter);
     answer(server, waiter, output);
     true
 }
@@ -323,9 +325,9 @@ pub fn retry_in_time(
     }
     let mut locks = Locks::Some(waiter.shards.clone());
     let now = server.clock.now();
-    let mut view = server.keyspace.lock_many(&waiter.shards, now);
+    let mut view = server.data.keyspace.lock_many(&waiter.shards, now);
     // The command writes. It runs again when the pause has ended.
-    if server.pause.holds(true, server.clock.moment()) {
+    if server.data.pause.holds(true, server.clock.moment()) {
         let at = server.clock.moment().0.saturating_add(HELD_RETRY_MS);
         return waiter.retry_at.store(at, Relaxed);
     }
@@ -341,13 +343,14 @@ pub fn retry_in_time(
 pub fn end_wait(server: &Server, client: u64) -> Option<Arc<Waiter>> {
     let waiter = server.blocking.get(client)?;
     let mut view = server
+        .data
         .keyspace
         .lock_many(&waiter.shards, server.clock.now());
     let waits = server.blocking.holds(&waiter);
     if waits {
         server
             .blocking
-            .withdraw(&server.keyspace, &mut view, &waiter);
+            .withdraw(&server.data.keyspace, &mut view, &waiter);
     }
     waits.then_some(waiter)
 }
@@ -383,7 +386,9 @@ pub fn unblock_all(server: &Server, view: &mut View<'_>) {
         output
     };
     for waiter in server.blocking.list() {
-        server.blocking.withdraw(&server.keyspace, view, &waiter);
+        server
+            .blocking
+            .withdraw(&server.data.keyspace, view, &waiter);
         answer(server, &waiter, error(waiter.protocol));
     }
     for wait in server.replication.waits.take(|_| true) {

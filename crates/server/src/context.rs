@@ -340,7 +340,11 @@ impl<'v> Ctx<'_, 'v> {
         let room = self.view.make_room();
         if room == Room::Made
             && is_of_client
-            && self.server.pause.holds(true, self.server.clock.moment())
+            && self
+                .server
+                .data
+                .pause
+                .holds(true, self.server.clock.moment())
         {
             self.session.is_held_late = true;
             return None;
@@ -353,7 +357,7 @@ impl<'v> Ctx<'_, 'v> {
     /// in between.
     pub fn unlocked<R>(&mut self, work: impl FnOnce(&'v Server) -> R) -> R {
         let now = self.view.now();
-        let space = &self.server.keyspace;
+        let space = &self.server.data.keyspace;
         self.view.exchange(space.lock_many(&[], now));
         let result = work(self.server);
         let again = lock(space, self.view.locks, now);

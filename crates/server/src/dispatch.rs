@@ -153,7 +153,7 @@ impl<'s> Executor<'s> {
             worker,
             now,
             moment: server.clock.moment(),
-            engine: match &server.segments {
+            engine: match &server.data.segments {
                 Some(segments) => {
                     Engine::Segment(Handle::new(segments, &server.stats, worker, now))
                 }
@@ -186,7 +186,7 @@ impl<'s> Executor<'s> {
     pub fn set_now(&mut self, now: Tick) {
         self.now = now;
         self.moment = self.server.clock.moment();
-        self.server.end_pause_in_time(self.moment);
+        self.server.data.end_pause_in_time(self.moment);
         match &mut self.engine {
             Engine::Slab(held) => {
                 if let Some(view) = &mut held.whole {
@@ -317,7 +317,8 @@ impl<'s> Executor<'s> {
             refuse(server, session, spec, &why, &mut reply);
             return Step::Refused;
         }
-        if server.pause.is_set() && is_held(server, session, (spec, flags, *args), self.moment) {
+        if server.data.pause.is_set() && is_held(server, session, (spec, flags, *args), self.moment)
+        {
             return Step::Held;
         }
         if let Some(error) = refusal(server, flags, len) {
@@ -354,7 +355,7 @@ impl<'s> Executor<'s> {
             return result;
         }
         lock_for(server, held, session, spec, *args, memo);
-        let mut view = lock_now(&server.keyspace, &server.clock, &held.locks, self.now);
+        let mut view = lock_now(&server.data.keyspace, &server.clock, &held.locks, self.now);
         if is_late(server, session, (spec, flags, *args), self.moment) {
             session.is_shown = true;
             return Step::Held;
@@ -380,7 +381,7 @@ impl<'s> Executor<'s> {
         args: Args<'_>,
         reply: &mut Reply<'_>,
     ) -> Step {
-        let is_refused = self.server.keyspace.is_outside_full()
+        let is_refused = self.server.data.keyspace.is_outside_full()
             || chosen.flags() & flag::DENYOOM != 0 && self.is_full();
         if is_refused {
             session.break_transaction();
@@ -400,11 +401,11 @@ impl<'s> Executor<'s> {
         let (server, now) = (self.server, self.now);
         match &mut self.engine {
             Engine::Slab(held) => match held.whole.as_mut() {
-                Some(view) => make_room(&server.keyspace, view, &Locks::All) == Room::None,
+                Some(view) => make_room(&server.data.keyspace, view, &Locks::All) == Room::None,
                 None => {
                     let locks = Locks::Some(Vec::new());
-                    let mut view = lock(&server.keyspace, &locks, now);
-                    make_room(&server.keyspace, &mut view, &locks) == Room::None
+                    let mut view = lock(&server.data.keyspace, &locks, now);
+                    make_room(&server.data.keyspace, &mut view, &locks) == Room::None
                 }
             },
             Engine::Segment(_) => false,
@@ -482,9 +483,9 @@ impl<'s> Executor<'s> {
             return self.server.watches.forget(watched, &session.is_dirty);
         }
         for (db, bytes) in watched {
-            let key = self.server.keyspace.key(db, &bytes);
-            let shard = self.server.keyspace.shard_of(&key);
-            let mut view = self.server.keyspace.lock_one(shard, self.now);
+            let key = self.server.data.keyspace.key(db, &bytes);
+            let shard = self.server.data.keyspace.shard_of(&key);
+            let mut view = self.server.data.keyspace.lock_one(shard, self.now);
             view.unwatch(&key, &session.is_dirty);
         }
     }
@@ -509,11 +510,11 @@ fn refusal(server: &Server, flags: u32, len: usize) -> Option<&'static str> {
     {
         return Some(error);
     }
-    if flags & flag::KEEPS != 0 && server.keyspace.is_outside_full() {
+    if flags & flag::KEEPS != 0 && server.data.keyspace.is_outside_full() {
         Some(OUT_OF_MEMORY)
     } else if len <= SMALL_BYTES {
         None
-    } else if flags & flag::DENYOOM != 0 && !server.keyspace.can_hold(len, len) {
+    } else if flags & flag::DENYOOM != 0 && !server.data.keyspace.can_hold(len, len) {
         Some(OUT_OF_MEMORY)
     } else {
         let lacks_memory = len > LARGE_BYTES && !can_allocate(len.saturating_mul(2));
@@ -539,7 +540,7 @@ fn publish(server: &Server, view: &mut View<'_>, events: &mut Vec<Event>) {
     if server.tracking.is_on() {
         tracking::send(server, view, 0);
     }
-    if server.notifies() {
+    if server.data.notifies() {
         view.take_events(events);
         notify::publish(server, events);
     }
@@ -584,7 +585,7 @@ fn is_held(
         (Keys::Queued, None) => false,
         _ => writes(spec, flags, args),
     };
-    server.pause.holds(may_write, moment)
+    server.data.pause.holds(may_write, moment)
 }
 
 /// Whether a command that was allowed before its shards were locked must be checked again: a stop
@@ -599,7 +600,7 @@ fn is_late(
     let is_refused = || {
         flags & flag::WRITE != 0 && server.config.is_on(Id::ReplicaReadOnly) && session.info.id != 0
     };
-    server.pause.is_set() && is_held(server, session, (spec, flags, args), moment)
+    server.data.pause.is_set() && is_held(server, session, (spec, flags, args), moment)
         || server.is_replica() && is_refused()
 }
 
@@ -624,7 +625,7 @@ fn run_on_slab<'v>(
     if let Some(bytes_max) = reply_bytes_max {
         reply.begin_step(bytes_max);
     }
-    let (space, position) = (&server.keyspace, reply.position());
+    let (space, position) = (&server.data.keyspace, reply.position());
     let inner = reply.nested(reply.protocol());
     let mut ctx = context(server, space, view, locks, session, memo, inner);
     let step = call(&mut ctx, index, spec, args);
@@ -681,8 +682,8 @@ fn run_on_segment<'a, 's>(
         }
         Segment::Keyless => {
             let locks = Locks::Some(Vec::new());
-            let mut view = lock(&server.keyspace, &locks, handle.now);
-            let space = &server.keyspace;
+            let mut view = lock(&server.data.keyspace, &locks, handle.now);
+            let space = &server.data.keyspace;
             let mut ctx = context(server, space, &mut view, &locks, session, memo, reply);
             (spec.run.slab)(&mut ctx, *args);
             Step::Ran

@@ -145,7 +145,7 @@ fn slow_commands(server: &Server, table: &Table, findings: &mut Findings) {
 /// Returns the report of MEMORY DOCTOR. The caller holds no lock of a shard.
 pub fn memory(server: &Server, table: &Table) -> String {
     let mut findings = Findings::default();
-    let (facts, used) = (server.engine().memory_facts(), server.used_bytes());
+    let (facts, used) = (server.data.engine().memory_facts(), server.used_bytes());
     let (max, limit) = (
         server.config.maxmemory_bytes(),
         server.config.memory_limit(),
@@ -167,7 +167,7 @@ pub fn memory(server: &Server, table: &Table) -> String {
             "The peak was {text}, twice what is in use now. Plan for it."
         ));
     }
-    let clients = server.client_bytes();
+    let clients = server.data.client_bytes();
     if clients > used / 4 && clients > NOTABLE_BYTES {
         findings.add(format_args!(
             "Clients hold {} of {}. CLIENT LIST shows tot-mem of each; maxmemory-clients bounds the sum.",
@@ -189,7 +189,7 @@ pub fn memory(server: &Server, table: &Table) -> String {
             show(swapped)
         ));
     }
-    if server.segments.is_none() {
+    if server.data.segments.is_none() {
         lifetimes(server, &mut findings);
     }
     if let Some(text) = queues_at_risk(server, table) {
@@ -209,7 +209,7 @@ pub fn memory(server: &Server, table: &Table) -> String {
 /// Describes that keys which clients use as queues may be evicted; `None` if no key may be, or if
 /// no command has taken an element of a queue.
 pub fn queues_at_risk(server: &Server, table: &Table) -> Option<String> {
-    let policy = server.engine().eviction_name(&server.config);
+    let policy = server.data.engine().eviction_name(&server.config);
     if server.config.maxmemory_bytes() == 0 || !policy.starts_with("allkeys") {
         return None;
     }
@@ -244,7 +244,7 @@ fn limits(server: &Server, findings: &mut Findings, used: u64) {
             show(limit)
         ));
     }
-    let policy = server.engine().eviction_name(&server.config);
+    let policy = server.data.engine().eviction_name(&server.config);
     if max > 0 && used > max / 20 * 19 && policy.starts_with("noeviction") {
         findings.add(format_args!(
             "{} of maxmemory ({}) are in use, and nothing is evicted under noeviction: writes are or will be refused.",
@@ -257,7 +257,7 @@ fn limits(server: &Server, findings: &mut Findings, used: u64) {
 /// Compares ages with TTLs, and reports expired keys that take memory.
 fn lifetimes(server: &Server, findings: &mut Findings) {
     let (mut census, now) = (Census::default(), server.clock.now());
-    while server.keyspace.census_step(&mut census, now) {}
+    while server.data.keyspace.census_step(&mut census, now) {}
     let backlog = census.expiry.backlog_bytes;
     if backlog > NOTABLE_BYTES && backlog > census.memory.used_bytes / 20 {
         findings.add(format_args!(
@@ -326,10 +326,10 @@ mod tests {
     fn memory_that_is_nearly_full_and_keys_evicted_early_are_reported() {
         let server = server(&[("maxmemory", "1mb")]);
         let fill = |count: u64| {
-            let mut view = server.keyspace.lock_all(Tick(NOW));
+            let mut view = server.data.keyspace.lock_all(Tick(NOW));
             for number in 0..count {
                 let name = format!("{number}");
-                let key = server.keyspace.key(0, name.as_bytes());
+                let key = server.data.keyspace.key(0, name.as_bytes());
                 view.set(&key, &[b'x'; 100], NewDeadline::At(Tick(NOW + 86_400_000)));
             }
         };
@@ -339,7 +339,11 @@ mod tests {
             text.contains("nothing is evicted under noeviction"),
             "{text}"
         );
-        server.keyspace.set_policy("allkeys-lru").expect("a policy");
+        server
+            .data
+            .keyspace
+            .set_policy("allkeys-lru")
+            .expect("a policy");
         fill(50_000);
         let text = memory(&server, command::table());
         assert!(text.contains("evicted long before they expire"), "{text}");
@@ -356,14 +360,18 @@ mod tests {
                 .calls
                 .fetch_add(1, Relaxed);
         };
-        server.keyspace.set_policy("allkeys-lru").expect("a policy");
+        server
+            .data
+            .keyspace
+            .set_policy("allkeys-lru")
+            .expect("a policy");
         call(b"rpush");
         assert_eq!(queues_at_risk(&server, table), None);
         call(b"brpop");
         let text = memory(&server, table);
         assert!(text.contains("queues (brpop), and allkeys-lru"), "{text}");
         for safe in ["volatile-lru", "noeviction"] {
-            server.keyspace.set_policy(safe).expect("a policy");
+            server.data.keyspace.set_policy(safe).expect("a policy");
             assert_eq!(queues_at_risk(&server, table), None, "{safe}");
         }
     }

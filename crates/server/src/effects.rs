@@ -120,7 +120,7 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
     // A key that was evicted while the command ran, and that is absent, was evicted after the
     // command wrote it. Everything else was removed before.
     let (late, early): (Vec<Removed>, Vec<Removed>) = removed.into_iter().partition(|one| {
-        let key = ctx.server.keyspace.key(one.db, &one.key);
+        let key = ctx.server.data.keyspace.key(one.db, &one.key);
         matches!(one.lost, Lost::Evicted) && ctx.view.view.kind(&key).is_none()
     });
     for one in &early {
@@ -188,7 +188,7 @@ pub(super) const NAMES_PER_COMMAND: usize = 1024;
 
 /// Adds a command that removes the entries of a stream before its first live one.
 fn trim_old(server: &Server, batch: &mut Batch, view: &mut View<'_>, db: u8, name: &[u8]) {
-    let key = server.keyspace.key(db, name);
+    let key = server.data.keyspace.key(db, name);
     if let Ok(Some(facts)) = view.read_stream(&key, |stream, scene| {
         (
             stream.facts().max_age_ms,
@@ -210,10 +210,10 @@ fn trim_old(server: &Server, batch: &mut Batch, view: &mut View<'_>, db: u8, nam
 /// Adds the removals that expiry and eviction have recorded in a shard, unless another thread holds
 /// it; then its next command adds them.
 pub fn add_removals(server: &Server, shard: usize, now: Tick) {
-    if !server.feed.is_on() || !server.keyspace.has_removed(shard) {
+    if !server.feed.is_on() || !server.data.keyspace.has_removed(shard) {
         return;
     }
-    if let Some(mut view) = server.keyspace.try_lock_one(shard, now) {
+    if let Some(mut view) = server.data.keyspace.try_lock_one(shard, now) {
         add_all_removals(server, &mut view);
     }
 }
@@ -278,7 +278,7 @@ fn add_item(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
 /// Removes all keys of a database if `is_due` returns true under the locks. Returns false without
 /// calling it if a long command must end first.
 pub fn flush(server: &Server, db: u8, now: Tick, is_due: impl FnOnce() -> bool) -> bool {
-    let mut view = server.keyspace.lock_all(now);
+    let mut view = server.data.keyspace.lock_all(now);
     // Under the locks no long command begins.
     if server.long.is_running() {
         return false;

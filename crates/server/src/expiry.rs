@@ -36,7 +36,7 @@ pub enum ExpiryDriver {
 impl ExpiryDriver {
     /// Creates the expiry driver of the worker with this index.
     pub fn new(server: &Server, worker: usize) -> ExpiryDriver {
-        match server.segments {
+        match server.data.segments {
             Some(_) => ExpiryDriver::Segments(segment::Cycle::new(worker)),
             None => ExpiryDriver::Shards(Cycle::new(server, worker)),
         }
@@ -71,7 +71,7 @@ impl ExpiryDriver {
     /// Whether a round of background work would evict, because the memory is over its limit.
     pub fn must_evict(&self, server: &Server) -> bool {
         match self {
-            ExpiryDriver::Shards(cycle) => server.keyspace.must_evict(&cycle.shards),
+            ExpiryDriver::Shards(cycle) => server.data.keyspace.must_evict(&cycle.shards),
             // A write to the segment engine waits until it has room.
             ExpiryDriver::Segments(_) => false,
         }
@@ -117,7 +117,7 @@ pub struct Cycle {
 impl Cycle {
     /// Creates the cycle over the shards that this worker owns.
     pub fn new(server: &Server, worker: usize) -> Cycle {
-        let shards: Vec<usize> = (worker..server.keyspace.shard_count())
+        let shards: Vec<usize> = (worker..server.data.keyspace.shard_count())
             .step_by(server.threads)
             .collect();
         Cycle {
@@ -137,7 +137,7 @@ impl Cycle {
     pub fn earliest(&self, server: &Server) -> Option<(Tick, usize)> {
         self.shards
             .iter()
-            .filter_map(|&shard| server.keyspace.next_due(shard).map(|due| (due, shard)))
+            .filter_map(|&shard| server.data.keyspace.next_due(shard).map(|due| (due, shard)))
             .min()
     }
 
@@ -147,7 +147,7 @@ impl Cycle {
     /// others. Shards found locked are skipped until the next call of `run`.
     fn next(&self, server: &Server, now: Tick, idle: Option<usize>) -> Option<usize> {
         let due = |shard: usize| {
-            let due = server.keyspace.due(shard, now)?;
+            let due = server.data.keyspace.due(shard, now)?;
             (!self.locked.contains(&shard)).then_some(due)
         };
         let is_due = |shard: usize| due(shard).is_some();
@@ -178,7 +178,7 @@ impl Cycle {
         self.found_nothing = false;
         self.locked.clear();
         let due = self.next(server, now, None);
-        let due = due.and_then(|shard| Some((server.keyspace.due(shard, now)?, shard)));
+        let due = due.and_then(|shard| Some((server.data.keyspace.due(shard, now)?, shard)));
         if due.is_none() && self.background_left == 0 {
             return false;
         }
@@ -192,7 +192,7 @@ impl Cycle {
             let before = Instant::now();
             let deadlines = &mut self.deadlines;
             let report = &mut |deadline, count| deadlines.push((deadline, u64::from(count)));
-            let (space, events) = (&server.keyspace, &mut self.events);
+            let (space, events) = (&server.data.keyspace, &mut self.events);
             let did = space.expire(shard, now, self.steps.count, events, report);
             expired += u64::from(did.keys);
             if did.is_locked {
@@ -215,7 +215,7 @@ impl Cycle {
             next = self.next(server, now, (did.count == 0).then_some(shard));
         }
         self.run_background_work(server, now, start, limit);
-        for block in server.keyspace.take_large_blocks() {
+        for block in server.data.keyspace.take_large_blocks() {
             freeing::free(block);
         }
         self.report(server, expired, start.elapsed());
@@ -248,10 +248,12 @@ impl Cycle {
     fn run_background_work(&mut self, server: &Server, now: Tick, start: Instant, limit: Duration) {
         while self.background_left > 0 && start.elapsed() < limit {
             let shard = self.shards[self.background_next % self.shards.len()];
-            let has_more =
-                server
-                    .keyspace
-                    .background_step(shard, now, BACKGROUND_STEPS, &mut self.events);
+            let has_more = server.data.keyspace.background_step(
+                shard,
+                now,
+                BACKGROUND_STEPS,
+                &mut self.events,
+            );
             notify::publish(server, &mut self.events);
             invalidate(server, shard);
             effects::add_removals(server, shard, now);
@@ -285,6 +287,7 @@ fn invalidate(server: &Server, shard: usize) {
     }
     let mut invalidations = Vec::new();
     server
+        .data
         .keyspace
         .take_invalidations(shard, &mut invalidations);
     if !invalidations.is_empty() {
@@ -299,7 +302,7 @@ fn serve_blocked(server: &Server, shard: usize, now: Tick) {
     if server.blocking.is_empty() {
         return;
     }
-    if let Some(mut view) = server.keyspace.try_lock_one(shard, now)
+    if let Some(mut view) = server.data.keyspace.try_lock_one(shard, now)
         && view.find_ready()
     {
         let mut locks = Locks::Some(vec![shard]);
@@ -321,7 +324,7 @@ mod tests {
         // none of its clients meanwhile.
         const NOW: u64 = 1_700_000_000_000;
         let server = Server::new(Config::default(), Clock::manual(NOW)).expect("valid options");
-        let space = &server.keyspace;
+        let space = &server.data.keyspace;
         let mut view = space.lock_all(Tick(NOW));
         for name in 0..1_000u32 {
             let name = format!("{name}");
@@ -358,7 +361,7 @@ mod tests {
         // expired keys.
         const NOW: u64 = 1_700_000_000_000;
         let server = Server::new(Config::default(), Clock::manual(NOW)).expect("valid options");
-        let space = &server.keyspace;
+        let space = &server.data.keyspace;
         let names = (0..4_000_000u32).map(|i| format!("key:{i}"));
         let of_first = names.filter(|name| space.shard_of(&space.key(0, name.as_bytes())) == 0);
         let names: Vec<String> = of_first.take(100_000).collect();

@@ -291,7 +291,7 @@ fn interval(config: &Config) -> Interval {
 
 /// Runs until the server stops. Sleeps while `segment-eviction` is not gl-cache.
 pub fn run(server: &Server) {
-    let Some(segments) = &server.segments else {
+    let Some(segments) = &server.data.segments else {
         return;
     };
     // The priority of this thread only. If the system refuses it, the thread competes with the

@@ -183,11 +183,11 @@ pub(crate) fn collect_shards(
     shards: &mut Vec<usize>,
 ) {
     let mut room = [0; KEY_BYTES_MAX];
-    let hash_of = |bytes: &[u8]| server.keyspace.key(DATABASE, bytes).hash;
+    let hash_of = |bytes: &[u8]| server.data.keyspace.key(DATABASE, bytes).hash;
     for (index, span) in keys.iter().enumerate() {
         let (sent, hash) = (&input[span.range()], hashes.get(index));
         let key = meant(request, sent, hash, &mut room, hash_of);
-        shards.push(server.keyspace.shard_of(&key));
+        shards.push(server.data.keyspace.shard_of(&key));
     }
     if shards.len() > 1 {
         shards.sort_unstable();

@@ -155,8 +155,8 @@ fn errors(page: &mut Page, server: &Server) {
 }
 
 fn databases(page: &mut Page, server: &Server, census: &Census) {
-    let engine = server.engine();
-    let facts = |db: usize| match &server.segments {
+    let engine = server.data.engine();
+    let facts = |db: usize| match &server.data.segments {
         None => census.db_facts(db as u8),
         Some(_) => engine.db_facts(db as u8, server.clock.now()),
     };
@@ -302,7 +302,7 @@ fn spans(page: &mut Page, name: &str, help: &str, spans: &Spans) {
 
 /// Writes TTLs at write, remaining TTLs, and ages at expiry and eviction.
 fn lifetimes(page: &mut Page, server: &Server, census: &Census) {
-    if server.segments.is_some() {
+    if server.data.segments.is_some() {
         return;
     }
     let help = "TTLs of keys when their deadline was set.";

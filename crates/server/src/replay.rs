@@ -84,13 +84,13 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
     server.loading.begin(server.clock.now_us() / 1_000_000);
     let begun = snapshots::Begun(&server.loading);
     let names = Names::of(server);
-    server.keyspace.set_frozen(true);
-    server.keyspace.set_maxmemory(0);
-    let changes = server.keyspace.changes();
+    server.data.keyspace.set_frozen(true);
+    server.data.keyspace.set_maxmemory(0);
+    let changes = server.data.keyspace.changes();
     let loaded = load_found(server, &names, start.found);
     server
         .saving
-        .ignore_changes(server.keyspace.changes().wrapping_sub(changes));
+        .ignore_changes(server.data.keyspace.changes().wrapping_sub(changes));
     // The file comes first: what expires or is evicted from now on is deleted by its commands.
     let opened = match loaded {
         Ok(Some(manifest)) if !server.stops() => open(server, &names, manifest).map(|()| true),
@@ -98,7 +98,7 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
         Err(error) => Err(error),
     };
     server.apply_maxmemory();
-    server.keyspace.set_frozen(false);
+    server.data.keyspace.set_frozen(false);
     server.scripting.free_functions();
     server.wake_all();
     if !opened? && !server.stops() {
@@ -319,7 +319,7 @@ fn open(server: &Server, names: &Names, mut manifest: Manifest) -> Result<(), St
     let size = |part: &Part| fs::metadata(folder.join(&part.name)).map_or(0, |found| found.len());
     let base_bytes = manifest.base.as_ref().map_or(0, size);
     let current = base_bytes + manifest.increments.iter().map(size).sum::<u64>() + size(&part);
-    let mut view = server.keyspace.lock_all(server.clock.now());
+    let mut view = server.data.keyspace.lock_all(server.clock.now());
     effects::set_feed(server, &mut view, true);
     let mut state = server.aof.state();
     state.folder.clone_from(folder);
@@ -360,7 +360,7 @@ mod tests {
         let mut reader = CommandReader::new(file, Vec::new(), 0);
         let result = execute(&server, &mut reader, &path, true);
         let _ = fs::remove_file(&path);
-        let keys = server.keyspace.lock_all(Tick(1)).len(0);
+        let keys = server.data.keyspace.lock_all(Tick(1)).len(0);
         (result, keys)
     }
 
@@ -410,9 +410,9 @@ mod tests {
             commands(&["SETEX future 100 v"]),
         ];
         let server = loaded("mayfly-aof-instants", &file.concat());
-        let mut view = server.keyspace.lock_all(Tick(LOADED_MS));
+        let mut view = server.data.keyspace.lock_all(Tick(LOADED_MS));
         let mut deadline = |name: &str| {
-            let key = server.keyspace.key(0, name.as_bytes());
+            let key = server.data.keyspace.key(0, name.as_bytes());
             view.deadline(&key).map(|found| found.map(|at| at.0))
         };
         assert_eq!(deadline("none"), Some(Some(LOADED_MS + 100_000)));
@@ -492,7 +492,7 @@ mod tests {
         let left = fs::read(&path).expect("the file");
         let _ = fs::remove_file(&path);
         let mut keys = Vec::new();
-        let mut view = server.keyspace.lock_all(Tick(1));
+        let mut view = server.data.keyspace.lock_all(Tick(1));
         view.scan(0, 0, usize::MAX, &mut |key, _| {
             keys.push(String::from_utf8_lossy(key).into_owned());
         });
@@ -639,7 +639,7 @@ mod tests {
             let result = load_file(&server, &path, true);
             let _ = fs::remove_file(&path);
             assert!(result.is_ok(), "{result:?}");
-            assert_eq!(server.keyspace.lock_all(Tick(1)).len(0), 2);
+            assert_eq!(server.data.keyspace.lock_all(Tick(1)).len(0), 2);
         }
     }
 }

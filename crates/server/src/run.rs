@@ -75,7 +75,7 @@ impl Running {
         }
         // A worker that has failed may have left a segment in any state.
         if result.is_ok()
-            && let Some(segments) = &self.server.segments
+            && let Some(segments) = &self.server.data.segments
         {
             segments.keep();
         }
@@ -193,13 +193,13 @@ pub fn start_after(
     work::prepare(&server)?;
     let load = prepare_load(&server).map_err(|why| with_snapshot(&server, why))?;
     let mut threads = start_workers(&server, listeners)?;
-    if server.segments.is_none() {
+    if server.data.segments.is_none() {
         start_long(&server)?;
         threads.push(start_saving(&server)?);
         threads.push(start_aof(&server)?);
         start_link(&server)?;
     }
-    if server.segments.is_some() {
+    if server.data.segments.is_some() {
         threads.push(start_learner(&server)?);
     }
     if let Some(listener) = http_listener {
@@ -513,7 +513,7 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
         0 => "unlimited".to_owned(),
         bytes => bytes_for_people(bytes),
     };
-    let engine = server.engine().describe(&server.config);
+    let engine = server.data.engine().describe(&server.config);
     let path = server.config.path(Id::UnixSocket);
     let places = match (addresses.is_empty(), path.is_empty()) {
         (_, true) => shown(addresses),
@@ -528,7 +528,7 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
         if server.threads == 1 { "" } else { "s" },
         engine,
     );
-    if let Some(warning) = server.engine().warning(server.threads) {
+    if let Some(warning) = server.data.engine().warning(server.threads) {
         log::warn!("{warning}");
     }
     for name in unused_settings(&server.config) {

@@ -1,5 +1,11 @@
 //! State that all workers share.
+//!
+//! The fields of [`Server`] are groups with a purpose each, so that a function can take the groups
+//! that it needs.
 
+mod data;
+
+pub use self::data::{Data, Pause};
 use crate::routing::Routing;
 use crate::scrape::Scrape;
 use crate::tls::Tls;
@@ -7,12 +13,11 @@ use durability::aof::AppendOnly;
 use durability::loading::Loading;
 use durability::replication::Replication;
 use durability::restart::Restart;
-use durability::saving::{HoldsWrites, Saving};
-use engine::Facts;
+use durability::saving::Saving;
 use engine::segment::Segments;
 use session::acl::Acl;
 use session::clients::{ClientInfo, Clients};
-use session::clock::{Clock, Moment};
+use session::clock::Clock;
 use session::feed::Feed;
 use session::hotkeys::HotKeys;
 use session::inbox::Inbox;
@@ -31,12 +36,12 @@ use session::waiting::Blocking;
 use session::watches::Watches;
 use settings::random::chance;
 use settings::words::SEGMENT_ENGINE;
-use settings::{Config, Effect, Id, TABLE, events};
+use settings::{Config, Id};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
-use store::{Keyspace, Options, SHARDS_MAX, Tick};
+use store::{Keyspace, Options, SHARDS_MAX};
 
 /// Number of shards with one data thread, which locks all of them together.
 const SHARDS_ALONE: usize = 8;
@@ -46,81 +51,10 @@ const SHARDS_PER_THREAD: usize = 32;
 /// Least limit of the memory of all clients. With less, no client could connect to raise it.
 const CLIENT_BYTES_MIN: u64 = 128 << 10;
 
-/// State that holds commands back: CLIENT PAUSE, and a stop of the server that awaits its snapshot.
-/// One does not end the other.
-#[derive(Default)]
-pub struct Pause {
-    /// Lock for changes.
-    change: Mutex<()>,
-    /// Whether commands are or may be held. It is set while there is a stop, and from the beginning
-    /// of a CLIENT PAUSE until a worker has found that it has ended.
-    is_set: AtomicBool,
-    /// End of CLIENT PAUSE; 0 if there is none.
-    until_ms: AtomicU64,
-    /// Whether CLIENT PAUSE holds all commands, and not only those that may write.
-    holds_all: AtomicBool,
-    /// Whether a stop holds commands that may write.
-    holds_for_stop: AtomicBool,
-    /// Whether FAILOVER holds commands that may write.
-    holds_for_failover: AtomicBool,
-}
-
-impl Pause {
-    /// Holds commands until the given time: all, or only those that may write. As in Redis, a pause
-    /// that is in force neither ends earlier nor becomes weaker.
-    fn begin(&self, now: Moment, until: Moment, holds_all: bool) {
-        let is_stronger = self.client_until(now).is_some() && self.holds_all.load(Relaxed);
-        self.holds_all.store(holds_all || is_stronger, Relaxed);
-        self.until_ms.fetch_max(until.0, Relaxed);
-    }
-
-    /// Returns the end of CLIENT PAUSE if it has not passed.
-    fn client_until(&self, now: Moment) -> Option<Moment> {
-        let until = Moment(self.until_ms.load(Relaxed));
-        (until > now).then_some(until)
-    }
-
-    /// Whether commands that may write are held without a known end.
-    fn holds_writes(&self) -> bool {
-        self.holds_for_stop.load(Relaxed) || self.holds_for_failover.load(Relaxed)
-    }
-
-    /// Returns the time until which commands are held, if any are. Its end is not known during a
-    /// stop or FAILOVER.
-    pub fn until(&self, now: Moment) -> Option<Moment> {
-        match self.holds_writes() {
-            true => Some(Moment(u64::MAX)),
-            false => self.client_until(now),
-        }
-    }
-
-    /// Whether commands are held, or were held by a pause whose end no worker has noticed yet.
-    #[inline]
-    pub fn is_set(&self) -> bool {
-        self.is_set.load(Relaxed)
-    }
-
-    /// Whether writes are held because the server stops after a snapshot.
-    pub fn is_for_stop(&self) -> bool {
-        self.holds_for_stop.load(Relaxed)
-    }
-
-    /// Whether commands of one kind are held now: those that may write, or those that only read.
-    pub fn holds(&self, may_write: bool, now: Moment) -> bool {
-        if !self.is_set() {
-            return false;
-        }
-        may_write && self.holds_writes()
-            || self.client_until(now).is_some() && (may_write || self.holds_all.load(Relaxed))
-    }
-}
-
 /// State of the server that commands work on.
 pub struct Server {
-    /// All keys; empty with the segment engine.
-    pub keyspace: Keyspace,
-    /// The segment engine, if it is configured.
-    pub segments: Option<Segments>,
+    /// The keys.
+    pub data: Data,
     /// Source of time.
     pub clock: Clock,
     /// Number of workers. If there is only one, it may keep all shards locked while it serves.
@@ -175,17 +109,12 @@ pub struct Server {
     pub latency: LatencyMonitor,
     /// Inbox of each worker.
     pub inboxes: Vec<Inbox>,
-    /// State that holds commands back.
-    pub pause: Pause,
     /// Number of clients whose commands CLIENT PAUSE holds.
     pub held_clients: AtomicU64,
     /// Failed authentications by address.
     pub logins: Logins,
     /// Warnings about clients.
     pub notices: Notices,
-    /// Time at which a delayed `flush_all` empties memcached's database, in ms since 1970; 0 if
-    /// there is none.
-    pub flush_at_ms: AtomicU64,
     /// TLS settings in force.
     pub tls: Tls,
     /// Random identifier of this run, 40 hexadecimal digits.
@@ -203,7 +132,6 @@ pub struct Server {
     /// Addresses and paths that the server listens on, as shown by INFO.
     pub listening: OnceLock<Vec<String>>,
     stops: AtomicBool,
-    notifies: AtomicBool,
 }
 
 impl Server {
@@ -250,11 +178,11 @@ impl Server {
             }
             _ => None,
         };
+        let keyspace = keyspace
+            .with_element_expiry(&config.text(Id::ElementExpiry))?
+            .with_databases(config.number(Id::Databases) as usize);
         let server = Server {
-            segments,
-            keyspace: keyspace
-                .with_element_expiry(&config.text(Id::ElementExpiry))?
-                .with_databases(config.number(Id::Databases) as usize),
+            data: Data::new(keyspace, segments),
             threads,
             cluster: Routing::new(&config),
             config,
@@ -280,11 +208,9 @@ impl Server {
             slowlog: Slowlog::default(),
             latency: LatencyMonitor::default(),
             inboxes: (0..threads).map(|_| Inbox::default()).collect(),
-            pause: Pause::default(),
             held_clients: AtomicU64::new(0),
             logins: Logins::default(),
             notices: Notices::default(),
-            flush_at_ms: AtomicU64::new(0),
             draining: AtomicUsize::new(0),
             skips_replicas: AtomicBool::new(false),
             tls: Tls::default(),
@@ -295,12 +221,11 @@ impl Server {
             first_address: OnceLock::new(),
             listening: OnceLock::new(),
             stops: AtomicBool::new(false),
-            notifies: AtomicBool::new(false),
             clock,
         };
         server.apply_password();
-        server.apply_notifications();
-        server.apply_limits();
+        server.data.apply_notifications(&server.config);
+        server.data.apply_limits(&server.config);
         server.replication.count_good(&server.config);
         Ok(server)
     }
@@ -311,82 +236,17 @@ impl Server {
             .set_default_password(&self.config.text(Id::RequirePass));
     }
 
-    /// Copies the notification settings to the components that cache them.
-    pub fn apply_notifications(&self) {
-        let events = self.config.number(Id::NotifyKeyspaceEvents) as u32;
-        self.notifies.store(events::is_on(events), Relaxed);
-        self.keyspace.set_notify(events::is_on(events));
-        let names_elements = events::names_elements(events);
-        self.keyspace.set_names_elements(names_elements);
-    }
-
-    /// Copies the limits of packed collections to the keyspace.
-    pub fn apply_limits(&self) {
-        let limits = self.keyspace.limits();
-        for param in TABLE {
-            if let Effect::Limit(name) = param.effect {
-                let is_known = limits.set(name, self.config.number(param.id));
-                debug_assert!(is_known, "{name}");
-            }
-        }
-    }
-
     /// Sets the memory limit of the keyspace: `maxmemory`, or none on a replica that leaves
     /// eviction to its primary. The segment engine keeps the limit with which it was created.
     pub fn apply_maxmemory(&self) {
-        if self.segments.is_some() {
+        if self.data.segments.is_some() {
             return;
         }
         let is_ignored = self.is_replica() && self.config.is_on(Id::ReplicaIgnoreMaxMemory);
-        self.keyspace.set_maxmemory(match is_ignored {
+        self.data.keyspace.set_maxmemory(match is_ignored {
             true => 0,
             false => self.config.maxmemory_bytes(),
         });
-    }
-
-    /// Begins or ends holding commands that may write for FAILOVER.
-    pub fn hold_for_failover(&self, on: bool) {
-        self.change_pause(|pause| pause.holds_for_failover.store(on, Relaxed));
-    }
-
-    /// Begins CLIENT PAUSE: holds commands until the given time, and stops expiry and eviction, so
-    /// that the keys do not change.
-    pub fn begin_pause(&self, until: Moment, holds_all: bool) {
-        let now = self.clock.moment();
-        self.change_pause(|pause| pause.begin(now, until, holds_all));
-    }
-
-    /// Ends CLIENT PAUSE.
-    pub fn end_pause(&self) {
-        self.change_pause(|pause| pause.until_ms.store(0, Relaxed));
-    }
-
-    /// Ends CLIENT PAUSE if its time has passed.
-    #[inline]
-    pub fn end_pause_in_time(&self, now: Moment) {
-        if self.pause.is_set() && self.pause.until(now).is_none() {
-            self.change_pause(|pause| {
-                // Another worker may have begun a pause in between.
-                if pause.client_until(now).is_none() {
-                    pause.until_ms.store(0, Relaxed);
-                }
-            });
-        }
-    }
-
-    fn change_pause(&self, change: impl FnOnce(&Pause)) {
-        let pause = &self.pause;
-        let _changing = pause.change.lock().expect("the lock is not poisoned");
-        change(pause);
-        let is_set = pause.holds_writes() || pause.until_ms.load(Relaxed) != 0;
-        pause.is_set.store(is_set, Relaxed);
-        self.keyspace.set_frozen(is_set);
-    }
-
-    /// Whether any keyspace event is enabled.
-    #[inline]
-    pub fn notifies(&self) -> bool {
-        self.notifies.load(Relaxed)
     }
 
     /// Whether clients must authenticate before they may act as the default user.
@@ -402,7 +262,7 @@ impl Server {
         self.feed.stop();
         self.wake_all();
         self.scrape.wake();
-        if let Some(segments) = &self.segments {
+        if let Some(segments) = &self.data.segments {
             segments.learning.ring();
         }
     }
@@ -452,31 +312,10 @@ impl Server {
         }
     }
 
-    /// The engine that holds the keys.
-    pub fn engine(&self) -> &dyn Facts {
-        match &self.segments {
-            Some(segments) => segments,
-            None => &self.keyspace,
-        }
-    }
-
     /// Updates the peak of the memory in use. Waits for no other worker.
     pub fn sample_peak(&self) {
-        let used = self.engine().published_bytes() + self.client_bytes();
+        let used = self.data.engine().published_bytes() + self.data.client_bytes();
         self.stats.note_peak(used, self.clock.now_us() / 1_000_000);
-    }
-
-    /// Number of keys in all databases.
-    pub fn key_count(&self, now: Tick) -> u64 {
-        let engine = self.engine();
-        let keys = |db| engine.db_facts(db, now).keys;
-        (0..engine.databases()).map(|db| keys(db as u8)).sum()
-    }
-
-    /// Returns the bytes that all clients hold: their buffers, queued commands, subscriptions,
-    /// watched keys and records.
-    pub fn client_bytes(&self) -> u64 {
-        self.keyspace.outside_bytes()
     }
 
     /// Returns the maximum number of bytes that all clients may hold together.
@@ -494,8 +333,8 @@ impl Server {
     /// Returns the memory in use in bytes: keys, their indexes, values waiting to be freed, and
     /// client buffers. Updates the peak.
     pub fn used_bytes(&self) -> u64 {
-        let keys = self.engine().used_bytes() + self.keyspace.pending_bytes();
-        let used = keys + self.client_bytes();
+        let keys = self.data.engine().used_bytes() + self.data.keyspace.pending_bytes();
+        let used = keys + self.data.client_bytes();
         self.stats.note_peak(used, self.clock.now_us() / 1_000_000);
         used
     }
@@ -520,12 +359,6 @@ fn run_id() -> String {
     words[..40].to_owned()
 }
 
-impl HoldsWrites for Server {
-    fn hold_for_stop(&self, on: bool) {
-        self.change_pause(|pause| pause.holds_for_stop.store(on, Relaxed));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -538,7 +371,11 @@ mod tests {
             let config = Config::default();
             config.set(threads, count).expect("a valid value");
             let server = Server::new(config, Clock::manual(1)).expect("valid settings");
-            assert_eq!(server.keyspace.shard_count(), shards, "{count} threads");
+            assert_eq!(
+                server.data.keyspace.shard_count(),
+                shards,
+                "{count} threads"
+            );
         }
     }
 }

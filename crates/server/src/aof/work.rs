@@ -79,7 +79,7 @@ pub(crate) fn open_increment(folder: &Path, name: &str, is_new: bool) -> Result<
 /// A rewrite is in progress, or the engine has no snapshots. The message is a reply.
 pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static str> {
     let aof = &server.aof;
-    if server.segments.is_some() {
+    if server.data.segments.is_some() {
         return Err("ERR the segment engine has no append-only file");
     }
     {
@@ -93,7 +93,7 @@ pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static st
     // The loader begins the file itself.
     let is_requested = server
         .saving
-        .request(server, cause, Then::Rewritten)
+        .request(&server.data, cause, Then::Rewritten)
         .is_ok();
     server.inboxes[0].wake();
     Ok(is_requested)
@@ -246,7 +246,7 @@ pub fn check(server: &Server) {
 /// The engine has no append-only file, or its folder cannot be created.
 pub fn apply(server: &Server) -> Result<(), String> {
     let wants = server.config.is_on(Id::AppendOnly);
-    if wants && server.segments.is_some() {
+    if wants && server.data.segments.is_some() {
         return Err("the segment engine has no append-only file".to_owned());
     }
     let is_on = server.aof.is_on();
@@ -274,7 +274,7 @@ pub fn apply_sync(server: &Server) {
 
 /// Ends the file.
 fn end(server: &Server) {
-    let mut view = server.keyspace.lock_all(server.clock.now());
+    let mut view = server.data.keyspace.lock_all(server.clock.now());
     if !server.has_replicas() {
         effects::set_feed(server, &mut view, false);
     }

@@ -69,7 +69,7 @@ fn set_held(server: &Server, slots: &[RangeInclusive<u16>], is_held: bool) {
 /// Waits for the commands that were routed before the last change: each of them has compared the
 /// number of the routes after it had locked its shards.
 fn await_commands(server: &Server) {
-    drop(server.keyspace.lock_all(server.clock.now()));
+    drop(server.data.keyspace.lock_all(server.clock.now()));
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_hold_waits_for_commands_that_run() {
         let server = Arc::new(server());
-        let running = server.keyspace.lock_one(3, server.clock.now());
+        let running = server.data.keyspace.lock_one(3, server.clock.now());
         let (sender, receiver) = channel();
         let thread = thread::spawn({
             let server = Arc::clone(&server);

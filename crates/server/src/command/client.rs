@@ -137,7 +137,7 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"reply", 3) => set_reply(ctx, &args[2]),
         (b"pause", 3 | 4) => pause(ctx, args),
         (b"unpause", 2) => {
-            ctx.server.end_pause();
+            ctx.server.data.end_pause();
             ctx.server.wake_all();
             ctx.reply.ok();
         }
@@ -229,8 +229,9 @@ fn pause(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     };
     match whole_timeout_ms(&args[2]) {
         Ok(ms) => {
-            let until = Moment(ctx.server.clock.moment().0.saturating_add(ms));
-            ctx.server.begin_pause(until, holds_all);
+            let now = ctx.server.clock.moment();
+            let until = Moment(now.0.saturating_add(ms));
+            ctx.server.data.begin_pause(now, until, holds_all);
             ctx.reply.ok();
         }
         Err(refusal) => refusal.write(&mut ctx.reply),

@@ -52,7 +52,7 @@ fn config(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"resetstat", 2) => {
             ctx.unlocked(|server| {
                 server.stats.reset();
-                server.engine().reset_counters();
+                server.data.engine().reset_counters();
             });
             ctx.reply.ok();
         }
@@ -205,13 +205,13 @@ fn restore(server: &Server, before: &[Change]) {
 
 /// Passes a changed value to the part that keeps a copy.
 fn apply(server: &Server, effect: Effect) -> Result<(), String> {
-    let (engine, config) = (server.engine(), &server.config);
+    let (engine, config) = (server.data.engine(), &server.config);
     match effect {
         Effect::Restart | Effect::Read | Effect::Nothing => {}
         // `change_all` builds the TLS configuration once, after all changes.
         Effect::Tls => {}
         Effect::Password => server.apply_password(),
-        Effect::Limit(_) => server.apply_limits(),
+        Effect::Limit(_) => server.data.apply_limits(&server.config),
         Effect::Memory => {
             engine.allow_change()?;
             server.apply_maxmemory();
@@ -221,7 +221,7 @@ fn apply(server: &Server, effect: Effect) -> Result<(), String> {
         Effect::Eviction => engine.change_eviction(config)?,
         Effect::Events => {
             engine.allow_change()?;
-            server.apply_notifications();
+            server.data.apply_notifications(&server.config);
         }
         Effect::AppendOnly => aof::apply(server)?,
         Effect::AppendSync => aof::apply_sync(server),

@@ -67,7 +67,7 @@ fn echo(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 fn select(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let databases = ctx.server.engine().databases() as i64;
+    let databases = ctx.server.data.engine().databases() as i64;
     let configured = ctx.server.config.number(Id::Databases);
     match parse_i64(&args[1]) {
         Some(db) if (0..databases).contains(&db) => {

@@ -105,7 +105,7 @@ fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         (b"listpack", 3) => return packed(ctx, &args[2]),
         (b"set-active-expire", 3) => {
             let is_on = parse_i64(&args[2]).is_some_and(|number| number != 0);
-            ctx.server.keyspace.set_active_expiry(is_on);
+            ctx.server.data.keyspace.set_active_expiry(is_on);
         }
         (b"stringmatch-len", 4) => {
             let len = parse_i64(&args[2]).filter(|len| (0..=TEXT_BYTES_MAX).contains(len));

@@ -105,7 +105,7 @@ fn all(ctx: &Ctx<'_, '_>) -> Vec<Entry> {
 }
 
 fn serves(server: &Server, spec: &Spec) -> bool {
-    server.segments.is_none() || spec.run.is_on_segment()
+    server.data.segments.is_none() || spec.run.is_on_segment()
 }
 
 /// A command or one of its subcommands.

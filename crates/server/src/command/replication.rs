@@ -85,7 +85,7 @@ fn role(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 }
 
 fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    if ctx.server.segments.is_some() {
+    if ctx.server.data.segments.is_some() {
         return ctx.reply.error("ERR the segment engine has no replication");
     }
     if args.is(1, "no") && args.is(2, "one") {
@@ -247,7 +247,7 @@ fn parts_of(words: &[u8]) -> Result<(bool, bool), String> {
 
 fn synchronize(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let server = ctx.server;
-    if server.segments.is_some() {
+    if server.data.segments.is_some() {
         return ctx.reply.error("ERR the segment engine has no replication");
     }
     if ctx.session.is_replica {

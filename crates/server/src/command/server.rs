@@ -99,10 +99,10 @@ pub fn memory(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> bool {
 fn memory_stats(ctx: &mut Ctx<'_, '_>) {
     let (facts, used, buffers, keys) = ctx.unlocked(|server| {
         let now = server.clock.now();
-        let keys = server.key_count(now);
-        let buffers = server.client_bytes();
+        let keys = server.data.key_count(now);
+        let buffers = server.data.client_bytes();
         (
-            server.engine().memory_facts(),
+            server.data.engine().memory_facts(),
             server.used_bytes(),
             buffers,
             keys,

@@ -235,7 +235,7 @@ fn look_up(
     };
     let name = [before, element, behind].concat();
     let key = ctx.key(&name);
-    let space = &ctx.server.keyspace;
+    let space = &ctx.server.data.keyspace;
     // A long SORT runs in a keyspace that contains only the list and the destination. Other keys
     // are read where they are, each under the lock of its shard.
     let is_elsewhere = !std::ptr::eq(ctx.view.space, space)

@@ -27,13 +27,13 @@ const SYNTAX: &str = "ERR syntax error";
 
 /// CLIENT TRACKING.
 pub(super) fn tracking(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    if ctx.server.segments.is_some() {
+    if ctx.server.data.segments.is_some() {
         return ctx.reply.error(
             "ERR CLIENT TRACKING is not served by the segment engine; start with --engine slab",
         );
     }
     let options = match read_tracking(ctx, args) {
-        Ok(Some(_)) if ctx.server.keyspace.is_outside_full() => {
+        Ok(Some(_)) if ctx.server.data.keyspace.is_outside_full() => {
             return ctx.reply.error(OUT_OF_MEMORY);
         }
         Ok(options) => options,
@@ -51,7 +51,7 @@ fn set(ctx: &mut Ctx<'_, '_>, options: Option<TrackingOptions>) {
 }
 
 fn register(server: &Server, info: &Arc<clients::ClientInfo>, options: Option<TrackingOptions>) {
-    let apply = |state| server.keyspace.set_tracking(state);
+    let apply = |state| server.data.keyspace.set_tracking(state);
     server.tracking.set(info, options, apply);
 }
 
@@ -281,7 +281,7 @@ pub fn remember_keys(
     let keys_max = keys_max(server);
     let is_connected = |id: u64| server.clients.get(id).is_some();
     keys.each(args, |index| {
-        let key = server.keyspace.key(db, &args[index]);
+        let key = server.data.keyspace.key(db, &args[index]);
         view.track(&key, id, keys_max, &is_connected);
     });
 }
@@ -300,7 +300,7 @@ const EXCESS_PER_CALL: usize = 1024;
 /// Invalidates tracked keys of a shard that exceed `tracking-table-max-keys`, which CONFIG SET may
 /// have reduced. If another thread holds the shard, the next call does it.
 pub fn limit(server: &Server, shard: usize, now: Tick) {
-    if let Some(mut view) = server.keyspace.try_lock_one(shard, now) {
+    if let Some(mut view) = server.data.keyspace.try_lock_one(shard, now) {
         view.limit_tracked(keys_max(server), EXCESS_PER_CALL);
         if view.has_invalidated() {
             send(server, &mut view, 0);

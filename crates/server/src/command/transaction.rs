@@ -329,7 +329,7 @@ fn has_changed(ctx: &mut Ctx<'_, '_>) -> bool {
     // A deadline that was set later is a change. An expired key is one when it is looked up.
     if ctx.session.watched_due.is_some_and(|due| now > due) {
         for (db, bytes) in &ctx.session.watched {
-            let key = ctx.server.keyspace.key(*db, bytes);
+            let key = ctx.server.data.keyspace.key(*db, bytes);
             let _ = ctx.view.kind(&key);
         }
     }

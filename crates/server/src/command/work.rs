@@ -67,7 +67,7 @@ pub fn units<'v>(
     };
     let mut probe = Probe {
         view,
-        space: &server.keyspace,
+        space: &server.data.keyspace,
         name: spec.name,
         keys: spec.keys,
         db,
@@ -112,7 +112,7 @@ pub fn values_len(
     if !matches!(spec.run.work, Work::RepliedStrings) {
         return None;
     }
-    let len = |name: &[u8]| match view.peek(&server.keyspace.key(db, name)) {
+    let len = |name: &[u8]| match view.peek(&server.data.keyspace.key(db, name)) {
         Ok(Some(value)) => value.len(),
         _ => 0,
     };

@@ -67,7 +67,7 @@ impl<'s> Applier<'s> {
 
     /// Selects a database. A number that does not exist is ignored.
     pub fn select(&mut self, db: u8) {
-        if usize::from(db) < self.server.keyspace.databases() {
+        if usize::from(db) < self.server.data.keyspace.databases() {
             self.session.db = db;
         }
     }
@@ -137,7 +137,7 @@ impl<'s> Applier<'s> {
         }
         loop {
             lock_for(server, &mut self.held, &self.session, spec, args, None);
-            let mut view = lock(&server.keyspace, &self.held.locks, now);
+            let mut view = lock(&server.data.keyspace, &self.held.locks, now);
             view.set_horizon(EARLIEST);
             let session = &mut self.session;
             if server.long.is_active()
@@ -153,7 +153,7 @@ impl<'s> Applier<'s> {
                 continue;
             }
             let reply = Reply::new(&mut self.out, session.protocol);
-            let (space, locks) = (&server.keyspace, &self.held.locks);
+            let (space, locks) = (&server.data.keyspace, &self.held.locks);
             let mut ctx = context(server, space, &mut view, locks, session, None, reply);
             (spec.run.slab)(&mut ctx, args);
             // Clients are served at the present time.
@@ -202,7 +202,7 @@ impl<'s> Applier<'s> {
         let Some(head) = ItemHead::decode(head) else {
             return;
         };
-        let space = &self.server.keyspace;
+        let space = &self.server.data.keyspace;
         let key = space.key(self.session.db, name);
         let mut view = space.lock_one(space.shard_of(&key), now);
         view.set_horizon(EARLIEST);

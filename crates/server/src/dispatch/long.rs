@@ -272,7 +272,7 @@ fn must_save_first<'v>(
     }
     let mut must = false;
     spec.keys.each(args, |index| {
-        let key = server.keyspace.key(session.db, &args[index]);
+        let key = server.data.keyspace.key(session.db, &args[index]);
         if !must && view.is_unsaved_large(&key) {
             // If another value is borrowed at present, this one is saved at a later attempt.
             lend(server, view, &key, session.info.worker);
@@ -297,7 +297,7 @@ fn must_purge_first<'v>(
     let mut has_more = false;
     let mut purge = |view: &mut View<'v>, db: u8, keys: Keys, args: Args<'_>| {
         keys.each(args, |index| {
-            has_more |= view.purge_some(&server.keyspace.key(db, &args[index]));
+            has_more |= view.purge_some(&server.data.keyspace.key(db, &args[index]));
         });
     };
     match (spec.keys, &session.transaction) {
@@ -327,7 +327,7 @@ pub(super) fn must_purge_names(
 ) -> bool {
     let mut has_more = false;
     for name in names {
-        let key = server.keyspace.key(memcached::DATABASE, name);
+        let key = server.data.keyspace.key(memcached::DATABASE, name);
         has_more |= view.purge_some(&key);
     }
     wait_for_removals(server, view, session, has_more);
@@ -429,7 +429,7 @@ impl<'s> Executor<'s> {
             Some(view) => begin(server, view, &Locks::All, session, spec, call, out),
             None => {
                 lock_for(server, held, session, spec, call.args(), None);
-                let mut view = lock_now(&server.keyspace, &server.clock, &held.locks, now);
+                let mut view = lock_now(&server.data.keyspace, &server.clock, &held.locks, now);
                 let begun = begin(server, &mut view, &held.locks, session, spec, call, out);
                 publish(server, &mut view, &mut self.events);
                 begun
@@ -454,7 +454,7 @@ impl<'s> Executor<'s> {
         self.has_written = true;
         let spec = command::table()[job.call.index as usize];
         let mut locks = locks_of(server, spec, &job);
-        let mut view = lock(&server.keyspace, &locks, self.now);
+        let mut view = lock(&server.data.keyspace, &locks, self.now);
         let changes_before = view.changes();
         let lost = put_back(server, &mut view, &mut job);
         let has_ended_on_replica = job.is_of_primary && server.is_replica();
@@ -496,9 +496,9 @@ impl<'s> Executor<'s> {
     pub fn take_back(&mut self, loan: Loan) {
         let server = self.server;
         self.finish();
-        let key = server.keyspace.key(0, loan.key());
-        let locks = Locks::Some(vec![server.keyspace.shard_of(&key)]);
-        let mut view = lock(&server.keyspace, &locks, self.now);
+        let key = server.data.keyspace.key(0, loan.key());
+        let locks = Locks::Some(vec![server.data.keyspace.shard_of(&key)]);
+        let mut view = lock(&server.data.keyspace, &locks, self.now);
         view.take_loan_back(loan);
         server.long.end();
         self.end_lease(view, &locks);
@@ -512,9 +512,9 @@ impl<'s> Executor<'s> {
         publish(server, &mut view, &mut self.events);
         drop(view);
         for (db, name) in server.long.take_passed_over() {
-            let key = server.keyspace.key(db, &name);
-            let mut locks = Locks::Some(vec![server.keyspace.shard_of(&key)]);
-            let mut view = lock(&server.keyspace, &locks, self.now);
+            let key = server.data.keyspace.key(db, &name);
+            let mut locks = Locks::Some(vec![server.data.keyspace.shard_of(&key)]);
+            let mut view = lock(&server.data.keyspace, &locks, self.now);
             view.remind_waiters(&key);
             blocking::serve(server, command::table(), &mut view, &mut locks);
             publish(server, &mut view, &mut self.events);
@@ -542,8 +542,8 @@ fn locks_of(server: &Server, spec: &Spec, job: &Job) -> Locks {
     let args = job.call.args();
     let mut shards = Vec::new();
     spec.keys.each(args, |index| {
-        let key = server.keyspace.key(job.db, &args[index]);
-        shards.push(server.keyspace.shard_of(&key));
+        let key = server.data.keyspace.key(job.db, &args[index]);
+        shards.push(server.data.keyspace.shard_of(&key));
     });
     shards.sort_unstable();
     shards.dedup();
@@ -564,7 +564,7 @@ fn begin<'v>(
     let args = call.args();
     let flags = command::table().flags_of(spec, args);
     // This comes first, because it may release the locks.
-    if flags & flag::DENYOOM != 0 && make_room(&server.keyspace, view, locks) == Room::None {
+    if flags & flag::DENYOOM != 0 && make_room(&server.data.keyspace, view, locks) == Room::None {
         reply.error(OUT_OF_MEMORY);
         return Begun::Refused;
     }
@@ -585,7 +585,7 @@ fn begin<'v>(
         return Begun::Waits(call);
     }
     let now = view.now();
-    let annex = server.keyspace.annex();
+    let annex = server.data.keyspace.annex();
     let mut other = annex.lock_all(now);
     let leases = names
         .iter()
@@ -626,7 +626,7 @@ fn add_effect<'v>(
 ) {
     let mut session = Session::new();
     session.db = job.db;
-    let (space, mut out) = (&server.keyspace, Output::default());
+    let (space, mut out) = (&server.data.keyspace, Output::default());
     let end = view.now();
     view.set_now(job.now);
     let reply = Reply::new(&mut out, job.protocol);
@@ -659,7 +659,7 @@ fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) -> Vec<Removed>
     let spec = command::table()[job.call.index as usize];
     spec.keys.each(args, |index| first = first.or(Some(index)));
     if let Some(index) = first {
-        let key = server.keyspace.key(job.db, &args[index]);
+        let key = server.data.keyspace.key(job.db, &args[index]);
         view.adopt(&key, &mut other);
     }
     lost

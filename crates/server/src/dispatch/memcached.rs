@@ -76,11 +76,11 @@ fn lock_with_room<'s>(
     may_write: bool,
     now: Tick,
 ) -> View<'s> {
-    let mut view = lock_now(&server.keyspace, &server.clock, &held.locks, now);
+    let mut view = lock_now(&server.data.keyspace, &server.clock, &held.locks, now);
     if may_write && held.locks != Locks::All && view.is_out_of_memory() {
         drop(view);
         held.locks = Locks::All;
-        view = lock_now(&server.keyspace, &server.clock, &held.locks, now);
+        view = lock_now(&server.data.keyspace, &server.clock, &held.locks, now);
     }
     view
 }
@@ -123,7 +123,7 @@ fn run_on<'v>(
             true => Vec::new(),
             false => memcached::meant_keys(request, keys, input),
         };
-        let key = |name: &Vec<u8>| server.keyspace.key(memcached::DATABASE, name).hash;
+        let key = |name: &Vec<u8>| server.data.keyspace.key(memcached::DATABASE, name).hash;
         let hashed: Vec<u64> = keys.iter().map(key).collect();
         let keys = keys.iter().zip(hashed).map(|(bytes, hash)| Key {
             bytes,
@@ -153,11 +153,11 @@ impl Executor<'_> {
         };
         held.lock_whole(server, self.now);
         for bytes in keys.clone() {
-            let key = server.keyspace.key(memcached::DATABASE, bytes);
+            let key = server.data.keyspace.key(memcached::DATABASE, bytes);
             self.hashed.push(key.hash);
             match &held.whole {
                 Some(view) => view.prefetch_bucket(&key),
-                None => server.keyspace.prefetch_bucket(&key),
+                None => server.data.keyspace.prefetch_bucket(&key),
             }
         }
         for (bytes, &hash) in keys.zip(&self.hashed) {
@@ -165,7 +165,7 @@ impl Executor<'_> {
             let key = Key { bytes, hash, db };
             match &held.whole {
                 Some(view) => view.prefetch_entry(&key),
-                None => server.keyspace.prefetch_entry(&key),
+                None => server.data.keyspace.prefetch_entry(&key),
             }
         }
     }
@@ -190,7 +190,7 @@ impl Executor<'_> {
         out: &mut Output,
     ) -> Progress {
         let (server, may_write) = (self.server, memcached::may_write(request.verb));
-        if server.pause.holds(may_write, self.moment) {
+        if server.data.pause.holds(may_write, self.moment) {
             return Progress::Held;
         }
         if let Some(until) = self.login_time(session, request.verb) {
@@ -223,7 +223,7 @@ impl Executor<'_> {
         if memcached::is_administration(request.verb) {
             return memcached::administer(&mut turn);
         }
-        let space = &server.keyspace;
+        let space = &server.data.keyspace;
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
             Engine::Segment(handle) => {
@@ -239,7 +239,7 @@ impl Executor<'_> {
         if server.is_replica() && is_refused(server, request, turn.out) {
             return Progress::Done;
         }
-        if server.pause.holds(may_write, self.moment) {
+        if server.data.pause.holds(may_write, self.moment) {
             counts.requests.fetch_sub(u64::from(is_first), Relaxed);
             return Progress::Held;
         }
@@ -257,7 +257,7 @@ impl Executor<'_> {
     #[must_use = "a request that is held is executed again"]
     pub fn drop_stale(&mut self, key: &[u8]) -> bool {
         let server = self.server;
-        if server.pause.holds(true, self.moment) {
+        if server.data.pause.holds(true, self.moment) {
             return false;
         }
         self.finish();
@@ -267,11 +267,11 @@ impl Executor<'_> {
             Strings::remove(&mut handle, &key);
             return true;
         }
-        let space = &server.keyspace;
+        let space = &server.data.keyspace;
         let key = space.key(memcached::DATABASE, key);
         let locks = Locks::Some(vec![space.shard_of(&key)]);
         let mut view = lock(space, &locks, self.now);
-        if server.pause.holds(true, self.moment) {
+        if server.data.pause.holds(true, self.moment) {
             return false;
         }
         Slab::new(&mut view, space, &locks).remove(&key);

@@ -29,11 +29,11 @@ impl Executor<'_> {
             let Some(bytes) = spec.first_key().and_then(|first| args.get(first)) else {
                 continue;
             };
-            let key = server.keyspace.key(db, bytes);
+            let key = server.data.keyspace.key(db, bytes);
             call.memo = Some(KeyMemo::of(&key));
             match &held.whole {
                 Some(view) => view.prefetch_bucket(&key),
-                None => server.keyspace.prefetch_bucket(&key),
+                None => server.data.keyspace.prefetch_bucket(&key),
             }
         }
         for memo in calls.iter().filter_map(|call| call.memo.as_ref()) {
@@ -41,7 +41,7 @@ impl Executor<'_> {
             let key = memo.key(&[]);
             match &held.whole {
                 Some(view) => view.prefetch_entry(&key),
-                None => server.keyspace.prefetch_entry(&key),
+                None => server.data.keyspace.prefetch_entry(&key),
             }
         }
         match &held.whole {
@@ -70,7 +70,7 @@ fn prefetch_elements_of_one(
     let Some(memo) = calls_on_elements.next().and_then(|call| call.memo) else {
         return;
     };
-    let space = &server.keyspace;
+    let space = &server.data.keyspace;
     let shard = space.shard_of(&memo.key(&[]));
     if calls_on_elements.count() + 1 >= WHOLE_FROM_CALLS
         && let Some(view) = space.try_lock_one(shard, now)

@@ -31,7 +31,7 @@ impl<'s> LockedShards<'s> {
     /// Locks all shards until [`super::Executor::finish`] if there is only one worker.
     pub(super) fn lock_whole(&mut self, server: &'s Server, now: Tick) {
         if server.threads == 1 {
-            let whole = || server.keyspace.lock_all(now);
+            let whole = || server.data.keyspace.lock_all(now);
             self.whole.get_or_insert_with(whole);
         }
     }
@@ -63,13 +63,13 @@ pub(super) fn wake_owners(server: &Server, worker: usize, locks: &Locks) {
     let wake = |shard: usize| {
         let owner = shard % server.threads;
         if owner != worker
-            && let Some(due) = server.keyspace.next_due(shard)
+            && let Some(due) = server.data.keyspace.next_due(shard)
         {
             server.inboxes[owner].wake_by(due.0);
         }
     };
     match locks {
-        Locks::All => (0..server.keyspace.shard_count()).for_each(wake),
+        Locks::All => (0..server.data.keyspace.shard_count()).for_each(wake),
         Locks::Some(shards) => shards.iter().copied().for_each(wake),
     }
 }
@@ -94,7 +94,7 @@ fn collect(
     memo: Option<&KeyMemo>,
     shards: &mut Vec<usize>,
 ) -> bool {
-    let space = &server.keyspace;
+    let space = &server.data.keyspace;
     match spec.keys {
         Keys::None => {}
         keys if keys.reach_beyond(args) => return true,

@@ -447,7 +447,7 @@ impl Executor<'_> {
         };
         Some(match held.whole.as_mut() {
             Some(view) => work(view),
-            None => work(&mut self.server.keyspace.lock_all(self.now)),
+            None => work(&mut self.server.data.keyspace.lock_all(self.now)),
         })
     }
 

@@ -284,7 +284,7 @@ fn info_reports_objects_that_wait_to_be_freed() {
         )
     };
     assert_eq!(reported(&mut bench), (2, 0));
-    let space = &bench.server.keyspace;
+    let space = &bench.server.data.keyspace;
     for shard in 0..space.shard_count() {
         while space.background_step(shard, Tick(NOW), 100, &mut Vec::new()) {}
     }
@@ -308,14 +308,14 @@ fn a_removed_value_counts_until_it_is_freed_and_writes_free_it_at_the_limit() {
     let limit = full + 200_000;
     bench.say(&format!("config set maxmemory {limit}"));
     assert_eq!(bench.say("del list"), ":1\r\n");
-    let pending = |bench: &Bench| bench.server.keyspace.pending_bytes();
+    let pending = |bench: &Bench| bench.server.data.keyspace.pending_bytes();
     let bytes = pending(&bench);
     assert!(bytes > 3_000_000, "{bytes}");
     assert!(bench.server.used_bytes() > full - 100_000);
     let text = bench.say("info memory");
     assert!(text.contains(&format!("lazyfree_pending_bytes:{bytes}\r\n")));
     let mut count = 0;
-    while bench.server.engine().used_bytes() < full - 500_000 {
+    while bench.server.data.engine().used_bytes() < full - 500_000 {
         assert_eq!(
             bench.say(&format!("set key:{count} {}", "v".repeat(100))),
             "+OK\r\n"
@@ -329,7 +329,7 @@ fn a_removed_value_counts_until_it_is_freed_and_writes_free_it_at_the_limit() {
     // A flushed database counts, too.
     bench.say("flushall");
     assert!(pending(&bench) > 3_000_000);
-    let space = &bench.server.keyspace;
+    let space = &bench.server.data.keyspace;
     for shard in 0..space.shard_count() {
         while space.background_step(shard, Tick(NOW), 100, &mut Vec::new()) {}
     }
@@ -473,8 +473,8 @@ fn keys_do_not_expire_during_a_pause() {
     ]);
     bench.server.clock.set_ms(NOW + 100);
     let mut events = Vec::new();
-    for shard in 0..bench.server.keyspace.shard_count() {
-        let space = &bench.server.keyspace;
+    for shard in 0..bench.server.data.keyspace.shard_count() {
+        let space = &bench.server.data.keyspace;
         let now = bench.server.clock.now();
         let expired = space.expire(shard, now, 1000, &mut events, &mut |_, _| {});
         assert_eq!(expired.count, 0);
@@ -491,7 +491,7 @@ fn keys_do_not_expire_during_a_pause() {
         ("get a", "$-1"),
         ("dbsize", ":2"),
     ]);
-    assert_eq!(bench.server.keyspace.counters().expired_keys, 1);
+    assert_eq!(bench.server.data.keyspace.counters().expired_keys, 1);
 }
 
 #[test]
@@ -699,12 +699,12 @@ fn the_number_of_databases_can_be_configured() {
     ]);
     bench.server.clock.set_ms(NOW + 51);
     let mut events = Vec::new();
-    for shard in 0..bench.server.keyspace.shard_count() {
-        let (space, now) = (&bench.server.keyspace, bench.server.clock.now());
+    for shard in 0..bench.server.data.keyspace.shard_count() {
+        let (space, now) = (&bench.server.data.keyspace, bench.server.clock.now());
         space.expire(shard, now, 1000, &mut events, &mut |_, _| {});
         space.background_step(shard, now, 1000, &mut events);
     }
-    bench.server.keyspace.check();
+    bench.server.data.keyspace.check();
     bench.table(&[
         ("select 200", "+OK"),
         ("dbsize", ":1"),
@@ -753,8 +753,8 @@ fn reads_do_not_count_for_the_least_recently_modified_key() {
         bench.say(&format!("config set maxmemory {}", used * 2 / 3));
         let mut events = Vec::new();
         for _ in 0..1000 {
-            for shard in 0..bench.server.keyspace.shard_count() {
-                let (space, now) = (&bench.server.keyspace, bench.server.clock.now());
+            for shard in 0..bench.server.data.keyspace.shard_count() {
+                let (space, now) = (&bench.server.data.keyspace, bench.server.clock.now());
                 space.background_step(shard, now, 1000, &mut events);
             }
         }

@@ -31,7 +31,7 @@ impl Cycle {
 
     /// Returns the earliest time at which this worker has something to free.
     pub fn earliest(&self, server: &Server) -> Option<Tick> {
-        let segments = server.segments.as_ref()?;
+        let segments = server.data.segments.as_ref()?;
         match self.worker {
             0 => segments.cache.next_due(),
             _ => None,
@@ -46,7 +46,7 @@ impl Cycle {
     /// Frees expired segments for one time slice. `turn` is the duration of the preceding iteration
     /// of the event loop; a longer iteration allows a longer slice. Returns whether more is due.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
-        let Some(segments) = &server.segments else {
+        let Some(segments) = &server.data.segments else {
             return false;
         };
         let due = segments.cache.next_due();

@@ -134,7 +134,7 @@ impl<'a> Report<'a> {
 
     /// The census, unless the keys are in the segment engine.
     fn census(&self) -> Option<&Census> {
-        self.census.filter(|_| self.server.segments.is_none())
+        self.census.filter(|_| self.server.data.segments.is_none())
     }
 
     pub(super) fn clients(&self) -> &Clients {
@@ -144,9 +144,9 @@ impl<'a> Report<'a> {
 
     pub(super) fn memory(&self) -> &Memory {
         self.cells.memory.get_or_init(|| {
-            let engine = || self.server.engine().memory_facts();
+            let engine = || self.server.data.engine().memory_facts();
             let facts = self.census().map_or_else(engine, |census| census.memory);
-            let client_bytes = self.server.client_bytes();
+            let client_bytes = self.server.data.client_bytes();
             let used_bytes = match self.census() {
                 Some(census) => census.memory.used_bytes + client_bytes,
                 // This updates the peak.
@@ -164,7 +164,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn counters(&self) -> &Counters {
         let server = self.server;
-        let engine = || server.engine().counters(&server.stats);
+        let engine = || server.data.engine().counters(&server.stats);
         let census = || self.census().map(|census| census.counters);
         let cell = &self.cells.counters;
         cell.get_or_init(|| census().unwrap_or_else(engine))
@@ -172,7 +172,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn saving(&self) -> &SavingFacts {
         let server = self.server;
-        let facts = || server.saving.facts(server.keyspace.changes());
+        let facts = || server.saving.facts(server.data.keyspace.changes());
         self.cells.saving.get_or_init(facts)
     }
 
@@ -224,7 +224,7 @@ impl<'a> Report<'a> {
     pub(super) fn db_facts(&self, db: u8) -> DbFacts {
         match self.census() {
             Some(census) => census.db_facts(db),
-            None => self.server.engine().db_facts(db, self.now()),
+            None => self.server.data.engine().db_facts(db, self.now()),
         }
     }
 
@@ -240,7 +240,7 @@ impl<'a> Report<'a> {
                     ..ExpiryFacts::default()
                 };
             }
-            let keyspace = || self.server.keyspace.expiry_facts(self.now());
+            let keyspace = || self.server.data.keyspace.expiry_facts(self.now());
             self.census.map_or_else(keyspace, |census| census.expiry)
         })
     }
@@ -251,24 +251,24 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn ttl_histogram(&self) -> [u64; TTL_BINS] {
-        let keyspace = || self.server.keyspace.ttl_histogram(self.now());
+        let keyspace = || self.server.data.keyspace.ttl_histogram(self.now());
         self.census().map_or_else(keyspace, Census::ttl_histogram)
     }
 
     pub(super) fn waited_keys(&self) -> usize {
-        let keyspace = || self.server.keyspace.waited_keys();
+        let keyspace = || self.server.data.keyspace.waited_keys();
         self.census
             .map_or_else(keyspace, |census| census.waited_keys)
     }
 
     pub(super) fn tracked_counts(&self) -> (usize, usize) {
-        let keyspace = || self.server.keyspace.tracked_counts();
+        let keyspace = || self.server.data.keyspace.tracked_counts();
         self.census.map_or_else(keyspace, |census| census.tracked)
     }
 
     /// The segment engine, if the server uses it.
     pub(super) fn segments(&self) -> Option<&Segments> {
-        self.server.segments.as_ref()
+        self.server.data.segments.as_ref()
     }
 
     pub(super) fn segment_stats(&self) -> Option<&::segment::Stats> {

@@ -46,7 +46,7 @@ pub(super) const SERVER: &[Row] = &[
     row("listener", listeners, No(Text)),
     row("io_threads_active", |info| (info.server.threads > 1).into(), No(Repeats)),
     row("data_threads", |info| info.server.threads.into(), gauge("data_threads", "Number of data threads.", Lacks)),
-    row("shards", |info| info.server.keyspace.shard_count().into(), gauge("shards", "Number of shards of the keyspace.", Lacks)),
+    row("shards", |info| info.server.data.keyspace.shard_count().into(), gauge("shards", "Number of shards of the keyspace.", Lacks)),
 ];
 
 fn is_supervised(info: &Report<'_>) -> bool {
@@ -126,7 +126,7 @@ pub(super) const MEMORY: &[Row] = &[
     row("number_of_libraries", |info| info.server.scripting.libraries.all().len().into(), gauge("number_of_libraries", "Number of function libraries.", Same)),
     row("maxmemory", |info| info.server.config.maxmemory_bytes().into(), gauge("memory_max_bytes", "Limit of the memory in use; 0 means none.", Same)),
     row("maxmemory_human", |info| bytes_for_people(info.server.config.maxmemory_bytes()).into(), No(Repeats)),
-    row("maxmemory_policy", |info| info.server.engine().eviction_name(&info.server.config).into(), Label("maxmemory_policy")),
+    row("maxmemory_policy", |info| info.server.data.engine().eviction_name(&info.server.config).into(), Label("maxmemory_policy")),
     row("mem_fragmentation_ratio", |info| Decimal(info.memory().resident_bytes as f64 / info.memory().used_bytes.max(1) as f64, 2), gauge("mem_fragmentation_ratio", "Resident memory divided by the memory in use.", Same)),
     row("mem_fragmentation_bytes", |info| (info.memory().resident_bytes as i64 - info.memory().used_bytes as i64).into(), No(Repeats)),
     // The next six need the allocator's own counters, which are not read.
@@ -467,7 +467,7 @@ pub(super) const KEYSPACE: &[Row] = &[
 
 fn databases(info: &Report<'_>) -> Value {
     let mut lines = Vec::new();
-    for db in 0..info.server.engine().databases() {
+    for db in 0..info.server.data.engine().databases() {
         let facts = info.db_facts(db as u8);
         if facts.keys == 0 {
             continue;
@@ -487,7 +487,7 @@ pub(super) const KEY_SIZES: &[Row] = &[
 
 fn key_sizes(info: &Report<'_>) -> Value {
     let now = Tick(info.now_us / 1000);
-    let keyspace = &info.server.keyspace;
+    let keyspace = &info.server.data.keyspace;
     let mut lines = Vec::new();
     for db in 0..keyspace.databases() {
         let db = db as u8;

@@ -12,7 +12,7 @@ use engine::segment::learning::State;
 #[rustfmt::skip]
 pub(super) const ENGINE: &[Row] = &[
     row("engine", |info| if info.segments().is_some() { "segment" } else { "slab" }.into(), Label("engine")),
-    row("segment_eviction", |info| info.segments().map(|_| info.server.engine().eviction_name(&info.server.config)).into(), No(Text)),
+    row("segment_eviction", |info| info.segments().map(|_| info.server.data.engine().eviction_name(&info.server.config)).into(), No(Text)),
     row("segment_bytes", |info| of_stats(info, |stats| stats.segment_bytes), gauge("segment_size_bytes", "Size of a segment.", Lacks)),
     row("segments_held", |info| of_stats(info, |stats| stats.segments_held), gauge("segments_held", "Number of segments that hold objects.", Lacks)),
     row("segments_free", |info| of_stats(info, |stats| stats.segments_free), gauge("segments_free", "Number of free segments.", Lacks)),

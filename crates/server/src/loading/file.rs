@@ -53,7 +53,7 @@ pub fn path(server: &Server) -> PathBuf {
 /// The file exists and cannot be read.
 pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
     let inherited = server.restart.inherited();
-    if inherited.is_some() && server.segments.is_some() {
+    if inherited.is_some() && server.data.segments.is_some() {
         return Err("the segment engine cannot load the keys of the process before".to_owned());
     }
     let is_inherited = inherited.is_some();
@@ -62,7 +62,7 @@ pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
         Err(error) if error.kind() == ErrorKind::NotFound && !is_inherited => return Ok(None),
         opened => opened.map_err(|error| format!("{}: {error}", path.display()))?,
     };
-    if server.segments.is_some() {
+    if server.data.segments.is_some() {
         log::warn!(
             "{} is not loaded: the segment engine loads no files",
             path.display()
@@ -110,11 +110,11 @@ pub fn load(
     loading.begin(seconds(server));
     loading.total_bytes.store(total_bytes, Relaxed);
     let begun = Begun(loading);
-    let changes = server.keyspace.changes();
+    let changes = server.data.keyspace.changes();
     let result = load_parts(server, name, source, origin, add_library);
     server
         .saving
-        .ignore_changes(server.keyspace.changes().wrapping_sub(changes));
+        .ignore_changes(server.data.keyspace.changes().wrapping_sub(changes));
     server.scripting.free_functions();
     // The workers expire the keys from now on.
     server.wake_all();
@@ -137,8 +137,8 @@ pub fn reload(server: &Server, flushes: bool, add_library: AddLibrary) -> Result
     let loaded = opened.map_err(|error| format!("{name}: {error}"));
     let loaded = loaded.and_then(|(bytes, file)| {
         if flushes {
-            let mut view = server.keyspace.lock_all(server.clock.now());
-            (0..server.keyspace.databases()).for_each(|db| view.flush(db as u8));
+            let mut view = server.data.keyspace.lock_all(server.clock.now());
+            (0..server.data.keyspace.databases()).for_each(|db| view.flush(db as u8));
         }
         // What was changed is not in the feed.
         server.aof.distrust();
@@ -290,7 +290,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
     fn new(server: &'s Server, source: R, add_library: AddLibrary) -> Self {
         let now = server.clock.now();
         let mut batches = Vec::new();
-        batches.resize_with(server.keyspace.shard_count(), Batch::default);
+        batches.resize_with(server.data.keyspace.shard_count(), Batch::default);
         Loader {
             server,
             add_library,
@@ -436,7 +436,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
     }
 
     fn select(&mut self, number: u64) -> Result<(), String> {
-        let databases = self.server.keyspace.databases();
+        let databases = self.server.data.keyspace.databases();
         self.database = u8::try_from(number)
             .ok()
             .filter(|number| usize::from(*number) < databases)
@@ -460,8 +460,8 @@ impl<'s, R: io::Read> Loader<'s, R> {
             self.server.loading.expired.fetch_add(1, Relaxed);
             return Ok(());
         }
-        let key = self.server.keyspace.key(self.database, &self.key);
-        let shard = self.server.keyspace.shard_of(&key);
+        let key = self.server.data.keyspace.key(self.database, &self.key);
+        let shard = self.server.data.keyspace.shard_of(&key);
         let offset = self.reader.offset();
         if !is_string && others.is_some() {
             let raw = self.reader.raw_value(RAW_BYTES_MAX);
@@ -526,7 +526,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
         }
         self.set_now(self.now);
         self.storer.restored.put_back(built);
-        let key: Key<'_> = self.server.keyspace.key(self.database, &self.key);
+        let key: Key<'_> = self.server.data.keyspace.key(self.database, &self.key);
         self.storer.store_built(&key, deadline, content, self.now);
         Ok(())
     }

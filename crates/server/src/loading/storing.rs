@@ -25,7 +25,7 @@ pub struct Storer<'s> {
 impl<'s> Storer<'s> {
     /// Creates a storer that has built nothing.
     pub fn new(server: &'s Server, now: Tick) -> Self {
-        let scene = server.keyspace.lock_many(&[], now).scene();
+        let scene = server.data.keyspace.lock_many(&[], now).scene();
         let restored = Restored::new(scene);
         Storer { server, restored }
     }
@@ -35,7 +35,7 @@ impl<'s> Storer<'s> {
     /// # Errors
     /// A value cannot be loaded. The keys before it are stored.
     pub fn store(&mut self, batch: &Batch) -> Result<(), Failure> {
-        let space = &self.server.keyspace;
+        let space = &self.server.data.keyspace;
         self.restored.set_now(batch.now);
         let mut strings: Vec<Entry<'_>> = Vec::with_capacity(COUNT_MAX);
         for entry in batch.iter() {
@@ -90,7 +90,7 @@ impl<'s> Storer<'s> {
         let Some(first) = strings.first() else {
             return;
         };
-        let space = &self.server.keyspace;
+        let space = &self.server.data.keyspace;
         let mut view = view(space, &first.key, now);
         for entry in &*strings {
             view.prefetch_bucket(&entry.key);
@@ -120,7 +120,7 @@ impl<'s> Storer<'s> {
         content: Content,
         now: Tick,
     ) {
-        let space = &self.server.keyspace;
+        let space = &self.server.data.keyspace;
         let mut view = view(space, key, now);
         match self.restored.string() {
             Some(value) => put(

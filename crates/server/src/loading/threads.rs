@@ -92,7 +92,7 @@ impl<'s> Queue<'s> {
     /// Creates an empty queue.
     pub fn new(server: &'s Server) -> Self {
         let mut state = State::default();
-        let shards = server.keyspace.shard_count();
+        let shards = server.data.keyspace.shard_count();
         state.lanes.resize_with(shards, Lane::default);
         Queue {
             server,

@@ -109,7 +109,7 @@ pub(super) enum Dump {
 /// Lists items. Each call writes part of the list; the position of the next part is like SCAN's,
 /// except that a list with a limit is written in one call.
 pub(super) fn dump(turn: &mut Turn<'_, ()>, form: Dump) -> Progress {
-    if turn.server.segments.is_some() {
+    if turn.server.data.segments.is_some() {
         line(
             turn.out,
             "SERVER_ERROR the segment engine cannot list its keys",
@@ -140,13 +140,13 @@ pub(super) fn dump(turn: &mut Turn<'_, ()>, form: Dump) -> Progress {
 /// Writes the next items from a position on. Returns the position after them; 0 at the end.
 fn list_some(turn: &mut Turn<'_, ()>, form: Dump, cursor: u64, left: &mut u64) -> u64 {
     let now = turn.server.clock.now();
-    let mut view = turn.server.keyspace.lock_all(now);
+    let mut view = turn.server.data.keyspace.lock_all(now);
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let next = view.scan(DATABASE, cursor, ITEMS_PER_LOCK, &mut |key, _| {
         keys.push(key.to_vec())
     });
     for bytes in keys {
-        let key = turn.server.keyspace.key(DATABASE, &bytes);
+        let key = turn.server.data.keyspace.key(DATABASE, &bytes);
         let Some(facts) = view.facts(&key) else {
             continue;
         };

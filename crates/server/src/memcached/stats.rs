@@ -130,7 +130,7 @@ pub(super) fn run(turn: &mut Turn<'_, ()>) -> Progress {
         }
         b"reset" => {
             server.stats.reset_memcached();
-            server.engine().reset_counters();
+            server.data.engine().reset_counters();
             rows.end_with("RESET");
             return Progress::Done;
         }
@@ -185,15 +185,19 @@ fn general(server: &Server, rows: &mut Rows<'_>) {
     for (name, count) in counts {
         rows.row(name, count);
     }
-    let counters = server.engine().counters(stats);
-    let keys = server.engine().db_facts(DATABASE, server.clock.now()).keys;
+    let counters = server.data.engine().counters(stats);
+    let keys = server
+        .data
+        .engine()
+        .db_facts(DATABASE, server.clock.now())
+        .keys;
     rows.row("get_expired", counters.expiration_misses);
-    let hash_bytes = server.engine().memory_facts().table_bytes;
+    let hash_bytes = server.data.engine().memory_facts().table_bytes;
     // A table of memcached with this power has as many bytes.
     rows.row("hash_power_level", (hash_bytes / 8).max(1).ilog2());
     rows.row("hash_bytes", hash_bytes);
     rows.row("hash_is_expanding", 0);
-    rows.row("bytes", server.engine().used_bytes());
+    rows.row("bytes", server.data.engine().used_bytes());
     rows.row("curr_items", keys);
     rows.row("total_items", sum(|c| &c.stored));
     rows.row("evictions", counters.evicted_keys);
@@ -220,7 +224,7 @@ fn process_and_connections(server: &Server, rows: &mut Rows<'_>) {
     let rejected = stats.connections_rejected.load(Relaxed);
     rows.row("rejected_connections", rejected);
     rows.row("connection_structures", server.clients.len());
-    rows.row("read_buf_bytes", server.client_bytes());
+    rows.row("read_buf_bytes", server.data.client_bytes());
 }
 
 fn settings(server: &Server, rows: &mut Rows<'_>) {
@@ -232,8 +236,8 @@ fn settings(server: &Server, rows: &mut Rows<'_>) {
     rows.row("udpport", 0);
     rows.row("inter", server.config.text(Id::Bind));
     rows.row("verbosity", 0);
-    let evicts =
-        !["noeviction", "none"].contains(&server.engine().eviction_name(&server.config).as_str());
+    let evicts = !["noeviction", "none"]
+        .contains(&server.data.engine().eviction_name(&server.config).as_str());
     rows.row("evictions", if evicts { "on" } else { "off" });
     rows.row("shutdown_command", "no");
     rows.row("num_threads", server.threads);
@@ -250,7 +254,7 @@ fn settings(server: &Server, rows: &mut Rows<'_>) {
     rows.row("slab_automove", 0);
     rows.row("lru_crawler", "no");
     rows.row("flush_enabled", "yes");
-    rows.row("dump_enabled", on(server.segments.is_none()));
+    rows.row("dump_enabled", on(server.data.segments.is_none()));
     rows.row("lru_maintainer_thread", "no");
     rows.row("lru_segmented", "no");
     rows.row("idle_timeout", number(Id::Timeout));
@@ -260,14 +264,17 @@ fn settings(server: &Server, rows: &mut Rows<'_>) {
 
 /// There are no slab classes. All items are reported in class 1.
 fn items(server: &Server, rows: &mut Rows<'_>) {
-    let facts = server.engine().db_facts(DATABASE, server.clock.now());
+    let facts = server.data.engine().db_facts(DATABASE, server.clock.now());
     if facts.keys == 0 {
         return;
     }
-    let counters = server.engine().counters(&server.stats);
+    let counters = server.data.engine().counters(&server.stats);
     let mut item = |name: &str, value: u64| rows.row(&format!("items:1:{name}"), value);
     item("number", facts.keys);
-    item("mem_requested", server.engine().memory_facts().entry_bytes);
+    item(
+        "mem_requested",
+        server.data.engine().memory_facts().entry_bytes,
+    );
     item("evicted", counters.evicted_keys);
     item("outofmemory", sum(server, |c| &c.no_memory));
     item("tailrepairs", 0);
@@ -282,8 +289,8 @@ fn items(server: &Server, rows: &mut Rows<'_>) {
 }
 
 fn slabs(server: &Server, rows: &mut Rows<'_>) {
-    let facts = server.engine().db_facts(DATABASE, server.clock.now());
-    let memory = server.engine().memory_facts();
+    let facts = server.data.engine().db_facts(DATABASE, server.clock.now());
+    let memory = server.data.engine().memory_facts();
     let total = |counter| sum(server, counter);
     let counts = [
         ("used_chunks", facts.keys),

@@ -215,10 +215,10 @@ impl<'a, E: Items> Turn<'a, E> {
         self.add(|counts| &counts.flushes);
         match self.deadline_change(self.request.exptime) {
             DeadlineChange::To(NewDeadline::At(at)) => {
-                self.server.flush_at_ms.store(at.0, Relaxed);
+                self.server.data.flush_at_ms.store(at.0, Relaxed);
             }
             _ => {
-                self.server.flush_at_ms.store(0, Relaxed);
+                self.server.data.flush_at_ms.store(0, Relaxed);
                 self.engine.flush(DATABASE);
             }
         }

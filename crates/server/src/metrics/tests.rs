@@ -21,7 +21,7 @@ fn server(engine: &str) -> Server {
 fn page(server: &Server, format: Format) -> String {
     let mut census = Census::default();
     let now = server.clock.now();
-    while server.keyspace.census_step(&mut census, now) {}
+    while server.data.keyspace.census_step(&mut census, now) {}
     render(server, command::table(), &census, Duration::ZERO, format)
 }
 

@@ -200,7 +200,7 @@ impl Worker {
         let expired_at = self.turn(events, executor, start);
         executor.finish();
         if !server.watches.is_empty() {
-            server.watches.step(&server.keyspace, executor.now());
+            server.watches.step(&server.data.keyspace, executor.now());
         }
         if server.pubsub.has_forgotten() {
             server.pubsub.step();
@@ -221,7 +221,7 @@ impl Worker {
             self.check_waits(executor);
         }
         if self.index == 0 && server.scrape.is_wanted() {
-            let keyspace = &server.keyspace;
+            let keyspace = &server.data.keyspace;
             server
                 .scrape
                 .take(&mut self.census, keyspace, executor.now());
@@ -272,7 +272,7 @@ impl Worker {
             Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
         };
         if let Some(due) = self.due
-            && server.keyspace.expires_by_clock()
+            && server.data.keyspace.expires_by_clock()
         {
             let min = match self.expiry_driver.found_nothing() {
                 true => IDLE_SHARD_PAUSE,
@@ -283,7 +283,7 @@ impl Worker {
         let now = server.clock.moment();
         if !self.held.is_empty() {
             let left = |end: Moment| Duration::from_millis(end.since(now));
-            timeout = timeout.min(server.pause.until(now).map_or(Duration::ZERO, left));
+            timeout = timeout.min(server.data.pause.until(now).map_or(Duration::ZERO, left));
         }
         let watches = self.index == 0 && !server.watches.is_empty();
         if watches || self.expiry_driver.must_evict(server) {

@@ -418,7 +418,7 @@ impl<'s> Link<'s> {
         server.loading.stream_db.store(0, Relaxed);
         let _begun = Begun(&server.loading);
         flush_all(server);
-        server.keyspace.set_removal_limit(Some(EARLIEST));
+        server.data.keyspace.set_removal_limit(Some(EARLIEST));
         let loaded = self.load_file(file);
         if let Err(error) = loaded {
             flush_all(server);
@@ -483,8 +483,8 @@ impl<'s> Link<'s> {
             primary.refusal = None;
         });
         server.replication.is_connected.store(true, Relaxed);
-        if !server.keyspace.has_removal_limit() {
-            server.keyspace.set_removal_limit(Some(EARLIEST));
+        if !server.data.keyspace.has_removal_limit() {
+            server.data.keyspace.set_removal_limit(Some(EARLIEST));
         }
         log::info!("following the primary from position {}", server.feed.end());
         let mut parser = Parser::new(Limits::of_feed());
@@ -604,8 +604,8 @@ fn flush_all(server: &Server) {
         Ok(())
     });
     flushed.expect("nothing is checked");
-    let mut view = server.keyspace.lock_all(server.clock.now());
-    for db in 0..server.keyspace.databases() {
+    let mut view = server.data.keyspace.lock_all(server.clock.now());
+    for db in 0..server.data.keyspace.databases() {
         view.flush(db as u8);
     }
 }

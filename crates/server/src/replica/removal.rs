@@ -99,7 +99,7 @@ pub fn run(server: &Server) {
 /// Whether an entry is due by the own clock and not removed.
 fn is_due(server: &Server) -> bool {
     let now = server.clock.now();
-    let space = &server.keyspace;
+    let space = &server.data.keyspace;
     (0..space.shard_count()).any(|shard| space.next_due(shard).is_some_and(|due| due < now))
 }
 
@@ -148,7 +148,7 @@ fn observe(server: &Server, primary: &PrimaryState, watch: &mut Option<Watch>) -
 
 /// Moves the limit of a replica forward.
 fn advance(server: &Server, until: Tick) {
-    server.keyspace.set_removal_limit(Some(until));
+    server.data.keyspace.set_removal_limit(Some(until));
     server.replication.removal_limits.fetch_add(1, Relaxed);
     server.wake_all();
 }
@@ -242,7 +242,11 @@ fn number_of(facts: &str, name: &str) -> io::Result<u64> {
 pub fn free_alone(server: &Server, down: Duration) {
     // A change of roles needs the history.
     let is_needed = server.replication.failover().is_some();
-    if down < FREES_AFTER || is_needed || !server.keyspace.has_removal_limit() || !is_due(server) {
+    if down < FREES_AFTER
+        || is_needed
+        || !server.data.keyspace.has_removal_limit()
+        || !is_due(server)
+    {
         return;
     }
     let new = primary::new_id();
@@ -252,7 +256,7 @@ pub fn free_alone(server: &Server, down: Duration) {
         (state.id, state.earlier) = (new, None);
         state.has_removed = true;
     }
-    server.keyspace.set_removal_limit(None);
+    server.data.keyspace.set_removal_limit(None);
     log::info!(
         "the primary has been unreachable for {} s: what expires is removed by this server's \
          clock, and the next synchronization is a full one",

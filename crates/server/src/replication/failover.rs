@@ -64,13 +64,13 @@ pub fn begin(
             is_proceeding: false,
             is_requested: false,
         });
-        server.hold_for_failover(true);
+        server.data.hold_for_failover(true);
         number
     };
     {
         // A write that was checked before the hold has added its effect when its shards are
         // released.
-        let mut view = server.keyspace.lock_all(server.clock.now());
+        let mut view = server.data.keyspace.lock_all(server.clock.now());
         if server.feed.is_on() {
             effects::add_all_removals(server, &mut view);
         }
@@ -121,7 +121,7 @@ fn end_if(server: &Server, why: &str, may: impl Fn(&Failover) -> bool) -> Option
 fn release(server: &Server) {
     let state = server.replication.state();
     if state.failover.is_none() {
-        server.hold_for_failover(false);
+        server.data.hold_for_failover(false);
     }
 }
 
@@ -303,9 +303,9 @@ mod tests {
         // Regression: the change to a replica added recorded removals to the feed after its
         // position had been compared.
         let server = Server::new(Config::default(), Clock::manual(NOW)).expect("valid settings");
-        let key = server.keyspace.key(0, b"a");
+        let key = server.data.keyspace.key(0, b"a");
         {
-            let mut view = server.keyspace.lock_all(Tick(NOW));
+            let mut view = server.data.keyspace.lock_all(Tick(NOW));
             effects::set_feed(&server, &mut view, true);
             view.set(&key, b"1", NewDeadline::At(Tick(NOW + 10)));
         }
@@ -314,8 +314,8 @@ mod tests {
         begin(&server, None, None, false).expect("there is a replica");
         // A command that had begun before finds an expired key, and another worker runs this one
         // before it adds the removal.
-        server.keyspace.set_frozen(false);
-        let mut view = server.keyspace.lock_all(Tick(NOW + 20));
+        server.data.keyspace.set_frozen(false);
+        let mut view = server.data.keyspace.lock_all(Tick(NOW + 20));
         assert!(view.kind(&key).is_none());
         drop(view);
         set_replica(&server, server.feed.end());
@@ -331,7 +331,7 @@ mod tests {
                 .is_some_and(|f| f.is_proceeding)
         );
         abort(&server).expect("it is in progress");
-        assert!(!server.is_replica() && !server.pause.is_set());
+        assert!(!server.is_replica() && !server.data.pause.is_set());
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
             check(&server);
             assert_eq!(server.is_replica(), is_requested);
             assert_eq!(server.replication.failover().is_some(), is_requested);
-            assert_eq!(server.pause.is_set(), is_requested);
+            assert_eq!(server.data.pause.is_set(), is_requested);
         }
     }
 
@@ -361,7 +361,7 @@ mod tests {
     fn a_write_in_progress_delays_the_change() {
         // Regression: the change went on while a worker had not yet added the effect of a write.
         let server = Server::new(Config::default(), Clock::manual(NOW)).expect("valid settings");
-        let mut view = server.keyspace.lock_one(0, Tick(NOW));
+        let mut view = server.data.keyspace.lock_one(0, Tick(NOW));
         set_replica(&server, server.feed.end());
         std::thread::scope(|scope| {
             let begun = scope.spawn(|| begin(&server, None, None, false));

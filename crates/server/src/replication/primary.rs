@@ -115,7 +115,12 @@ pub fn request_snapshot(server: &Server) {
     }
     let cause = "for replicas".to_owned();
     let is_possible = !server.loading.is_on();
-    if is_possible && server.saving.request(server, cause, Then::Replicas).is_ok() {
+    if is_possible
+        && server
+            .saving
+            .request(&server.data, cause, Then::Replicas)
+            .is_ok()
+    {
         return server.inboxes[0].wake();
     }
     server.replication.state().has_snapshot = false;
@@ -210,7 +215,7 @@ pub fn add_history(server: &Server, view: &mut View<'_>, plan: &mut Plan) {
 /// false if the server is a replica or its feed has begun.
 pub fn continue_history(server: &Server, id: &str, position: u64) -> bool {
     let is_id = id.len() == ID_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let mut view = server.keyspace.lock_all(server.clock.now());
+    let mut view = server.data.keyspace.lock_all(server.clock.now());
     let mut state = server.replication.state();
     if !is_id || server.is_replica() || server.feed.is_on() {
         return false;
@@ -394,7 +399,7 @@ fn backlog_without_replicas(server: &Server) -> u64 {
     if since.elapsed().as_secs() < limit {
         return backlog_bytes(&server.config);
     }
-    let mut view = server.keyspace.lock_all(server.clock.now());
+    let mut view = server.data.keyspace.lock_all(server.clock.now());
     let mut state = server.replication.state();
     state.no_replicas_since = None;
     if !server.aof.is_on() && !server.replication.is_replica() && state.replicas.is_empty() {

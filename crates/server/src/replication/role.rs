@@ -25,7 +25,7 @@ pub(super) fn follow_when(
     let replication = &server.replication;
     let applying = replication.lock_role();
     {
-        let mut view = server.keyspace.lock_all(server.clock.now());
+        let mut view = server.data.keyspace.lock_all(server.clock.now());
         let is_on = server.feed.is_on();
         if is_on {
             effects::add_all_removals(server, &mut view);
@@ -60,7 +60,7 @@ pub(super) fn follow_when(
     record(server, format!("{host} {port}"));
     replication.is_connected.store(false, Relaxed);
     replication.count_good(&server.config);
-    server.keyspace.set_removal_limit(Some(EARLIEST));
+    server.data.keyspace.set_removal_limit(Some(EARLIEST));
     server.apply_maxmemory();
     drop(applying);
     log::info!("following {host}:{port}");
@@ -90,7 +90,7 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
     if !replication.is_replica() {
         return Ok(());
     }
-    let mut view = server.keyspace.lock_all(server.clock.now());
+    let mut view = server.data.keyspace.lock_all(server.clock.now());
     let mut state = replication.state();
     state.primary_number += 1;
     state.primary = None;
@@ -115,7 +115,7 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
     replication.count_good(&server.config);
     drop(view);
     record(server, String::new());
-    server.keyspace.set_removal_limit(None);
+    server.data.keyspace.set_removal_limit(None);
     server.apply_maxmemory();
     drop(applying);
     log::info!("this server is a primary now");

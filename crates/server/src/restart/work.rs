@@ -34,7 +34,7 @@ pub fn request(server: &Server, request: Request) -> Result<(), &'static str> {
         return Err(LOADING);
     }
     let is_kept = |segments: &Segments| segments.has_file();
-    if !server.segments.as_ref().is_none_or(is_kept) && request.wants != Some(false) {
+    if !server.data.segments.as_ref().is_none_or(is_kept) && request.wants != Some(false) {
         return Err(NOT_KEPT);
     }
     let number = restart.begin()?;
@@ -79,7 +79,7 @@ fn prepare(server: &Server, number: u64, request: Request) -> Result<(), String>
         Some(false) => None,
         _ if has_file && !is_file_good => return Err(NO_FILE.to_owned()),
         // The segments are in their file when the workers have ended.
-        None if server.segments.is_some() => None,
+        None if server.data.segments.is_some() => None,
         Some(true) => Some(false),
         // Settings that differ from those of the file, or a file that was changed, may lead the
         // program to other keys. Then a snapshot is handed over.

@@ -37,14 +37,14 @@ const SHUTDOWN_FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 /// # Errors
 /// Another snapshot is in progress, or the engine has none. The message is a reply.
 pub fn request(server: &Server, cause: String, then: Then) -> Result<(), &'static str> {
-    if server.segments.is_some() {
+    if server.data.segments.is_some() {
         return Err(NOT_SUPPORTED);
     }
     // A file with a part of the keys would replace the one that is being loaded.
     if server.loading.is_on() {
         return Err(LOADING);
     }
-    let replaced = server.saving.request(server, cause, then)?;
+    let replaced = server.saving.request(&server.data, cause, then)?;
     if let Some(then) = replaced {
         follow(server, then, None);
     }
@@ -79,7 +79,7 @@ pub fn follow_restart(server: &Server) {
 
 /// Whether save points are set and the engine has snapshots.
 pub fn has_points(server: &Server) -> bool {
-    server.segments.is_none() && !server.config.text(Id::Save).is_empty()
+    server.data.segments.is_none() && !server.config.text(Id::Save).is_empty()
 }
 
 /// Logs that changes are lost if the keys come from the snapshot file and nothing writes it again:
@@ -114,16 +114,16 @@ pub fn begin(server: &Server, now: Tick) {
     let Some(_applying) = server.replication.try_lock_applying() else {
         return;
     };
-    let changes = server.keyspace.changes();
+    let changes = server.data.keyspace.changes();
     // Commands hold the locks of shards when they lock the state, so that the shards come first.
-    let mut view = server.keyspace.lock_all(now);
+    let mut view = server.data.keyspace.lock_all(now);
     let mut state = saving.state();
     // Under the locks no long command begins.
     let must_wait = state.machine.has_requested_base() && server.aof.is_settling();
     if must_wait || server.long.is_running() {
         return;
     }
-    let Some((epoch, request)) = state.machine.begin(server.keyspace.shard_count()) else {
+    let Some((epoch, request)) = state.machine.begin(server.data.keyspace.shard_count()) else {
         return;
     };
     log::info!("snapshot begun: {}", request.cause);
@@ -160,7 +160,7 @@ pub fn begin(server: &Server, now: Tick) {
     let sink: Arc<dyn SnapshotSink> = Arc::new(Sink { queue, epoch });
     view.begin_snapshot(&sink);
     // Under the locks, so that no command finds unsaved entries without a snapshot.
-    saving.publish(server, &state);
+    saving.publish(&server.data, &state);
     drop(state);
     drop(view);
     wake_walker(server);
@@ -183,7 +183,10 @@ pub fn plan(server: &Server, now: Tick) -> Plan {
         ("mayfly-ver", settings::version::VERSION.to_owned()),
         ("redis-bits", "64".to_owned()),
         ("ctime", (now.0 / 1000).to_string()),
-        ("used-mem", server.keyspace.published_bytes().to_string()),
+        (
+            "used-mem",
+            server.data.keyspace.published_bytes().to_string(),
+        ),
     ];
     Plan {
         epoch: 0,
@@ -247,6 +250,7 @@ pub fn walk(server: &Server, worker: usize, turn: Duration, now: Tick) {
         let mut steps = saving.steps.lock().expect("the lock is not poisoned");
         let before = Instant::now();
         let step = server
+            .data
             .keyspace
             .snapshot_step(at.shard as usize, steps.count);
         if step == SnapshotStep::More {
@@ -263,14 +267,14 @@ fn after_step(server: &Server, at: Position, step: SnapshotStep, worker: usize, 
     match step {
         SnapshotStep::More => {}
         SnapshotStep::Done => {
-            if server.saving.pass(server, at) {
+            if server.saving.pass(&server.data, at) {
                 wake_walker(server);
             }
         }
         SnapshotStep::Locked => pause(server),
         SnapshotStep::Large(db, name) => {
-            let key = server.keyspace.key(db, &name);
-            let mut view = server.keyspace.lock_one(at.shard as usize, now);
+            let key = server.data.keyspace.key(db, &name);
+            let mut view = server.data.keyspace.lock_one(at.shard as usize, now);
             if !lend(server, &mut view, &key, worker) {
                 pause(server);
             }
@@ -313,11 +317,11 @@ pub fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
             return;
         }
         let has_unsaved = state.machine.has_unsaved();
-        saving.publish(server, &state);
+        saving.publish(&server.data, &state);
         drop(state);
         // No worker walks this snapshot any more, so that the next one finds no unsaved entries.
         if has_unsaved {
-            server.keyspace.cancel_snapshot();
+            server.data.keyspace.cancel_snapshot();
         }
     }
     let mut state = saving.state();
@@ -366,7 +370,7 @@ pub fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
             log::warn!("snapshot failed: {why}; the previous file is kept");
         }
     }
-    saving.publish(server, &state);
+    saving.publish(&server.data, &state);
     drop(state);
     server.long.release();
     let bytes = result.as_ref().ok().map(|written| written.bytes);
@@ -382,7 +386,7 @@ pub fn check_points(server: &Server) {
         return;
     }
     let (changes, seconds, due) = {
-        let changes = server.keyspace.changes();
+        let changes = server.data.keyspace.changes();
         let state = server.saving.state();
         let failed = state.failed_at;
         let has_just_failed = failed.is_some_and(|failed| failed.elapsed() < FAILED_PAUSE);
@@ -436,7 +440,7 @@ pub fn refuses_writes(server: &Server) -> Option<&'static str> {
 /// Save points are set, and no file can be created. Without save points that is logged.
 pub fn prepare(server: &Server) -> Result<(), String> {
     let wants = !server.config.text(Id::Save).is_empty();
-    if server.segments.is_some() {
+    if server.data.segments.is_some() {
         if wants {
             log::warn!(
                 "save points have no effect: the segment engine has no snapshots (--engine slab has)"
@@ -521,13 +525,13 @@ pub fn stop(
     }
     if server.loading.is_on() || !wants.unwrap_or_else(|| has_points(server)) {
         if wants.is_none() {
-            let changes = server.keyspace.changes();
+            let changes = server.data.keyspace.changes();
             warn_unsaved(server, Some(server.saving.facts(changes).changes));
         }
         server.stop();
         return Ok(false);
     }
-    if server.segments.is_some() {
+    if server.data.segments.is_some() {
         return Err(NOT_SUPPORTED);
     }
     let then = Then::Stop {
@@ -563,7 +567,7 @@ pub fn abort_stop(server: &Server) -> bool {
 }
 
 fn end_early(server: &Server, event: impl FnOnce(&mut Machine) -> Ended) -> Ended {
-    let ended = server.saving.end_early(server, event);
+    let ended = server.saving.end_early(&server.data, event);
     if let Ended::Requested(request) = &ended {
         follow(server, request.then, None);
     }

@@ -241,14 +241,14 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
         }
         Task::Write(epoch, batch) => {
             if let Some(file) = of_epoch(file, epoch) {
-                let scene = server.keyspace.scene(file.plan.now);
+                let scene = server.data.keyspace.scene(file.plan.now);
                 batch.each(&mut |record| file.entry(record, &scene));
             }
             queue.reuse(batch);
         }
         Task::WriteLoan(epoch, loan, worker) => {
             if let Some(file) = of_epoch(file, epoch) {
-                let scene = server.keyspace.scene(file.plan.now);
+                let scene = server.data.keyspace.scene(file.plan.now);
                 file.entry(&loan.record(), &scene);
             }
             server.inboxes[worker].push(worker, Message::Returned(loan));
@@ -259,7 +259,7 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
                     true => file.path.clone(),
                     false => file.plan.folder.join(&file.plan.name),
                 };
-                let may_end = || server.saving.complete(server, epoch);
+                let may_end = || server.saving.complete(&server.data, epoch);
                 let written = match file.plan.is_temporary {
                     true => file.complete_for_restart(may_end).map(|(written, path)| {
                         server.restart.keep_snapshot(path);

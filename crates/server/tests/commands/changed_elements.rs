@@ -58,7 +58,7 @@ fn events_name_the_elements_that_have_changed() {
     ];
     for threads in [1, 3] {
         let mut bench = Bench::new(Protocol::Resp2, START, threads);
-        bench.server.keyspace.set_names_elements(true);
+        bench.server.data.keyspace.set_names_elements(true);
         for (row, wanted) in ROWS {
             if *row == "@pass" {
                 bench.now.0 += 1000;
@@ -75,7 +75,7 @@ fn events_name_the_elements_that_have_changed() {
 fn an_event_names_a_limited_number_of_elements() {
     const NAMED_MAX: usize = 4096;
     let mut bench = Bench::new(Protocol::Resp2, START, 1);
-    bench.server.keyspace.set_names_elements(true);
+    bench.server.data.keyspace.set_names_elements(true);
     let mut add = words("SADD s");
     add.extend((0..2 * NAMED_MAX).map(|number| format!("m{number}").into_bytes()));
     bench.run(&add);

@@ -115,7 +115,7 @@ impl<'s> Observer<'s> {
         for db in 0..16 {
             let (mut names, mut cursor) = (Vec::new(), 0);
             loop {
-                let mut view = self.server.keyspace.lock_all(self.now);
+                let mut view = self.server.data.keyspace.lock_all(self.now);
                 cursor = view.scan(db, cursor, 1000, &mut |key, _| names.push(key.to_vec()));
                 if cursor == 0 {
                     break;
@@ -141,7 +141,7 @@ struct Pair<'s> {
 impl Pair<'_> {
     /// Executes the new part of the feed and returns its text.
     fn follow(&mut self, primary: &Bench) -> String {
-        let mut view = primary.server.keyspace.lock_all(primary.now);
+        let mut view = primary.server.data.keyspace.lock_all(primary.now);
         effects::add_all_removals(&primary.server, &mut view);
         drop(view);
         while let Taken::Bytes(_) =
@@ -182,7 +182,7 @@ fn run(
     if is_long {
         primary = primary.with_long_commands();
     }
-    let mut view = primary.server.keyspace.lock_all(START);
+    let mut view = primary.server.data.keyspace.lock_all(START);
     effects::set_feed(&primary.server, &mut view, true);
     drop(view);
     let follower = Bench::new(Protocol::Resp2, Tick(START.0 + 1_000_000_000), 1).server;

@@ -56,7 +56,7 @@ fn load(server: &Server, name: &str, file: impl Read, bytes: u64) -> Result<(), 
 fn loaded(file: &[u8], threads: &str) -> Bench {
     let bench = bench(threads);
     load(&bench.server, "a file", file, file.len() as u64).expect("a sound file");
-    bench.server.keyspace.check();
+    bench.server.data.keyspace.check();
     bench
 }
 
@@ -297,7 +297,7 @@ fn items_of_memcached_keep_their_flags() {
     });
     let mut bench = loaded(&file, "1");
     check(&mut bench, &[("GET s", "\"value\"")]);
-    let space = &bench.server.keyspace;
+    let space = &bench.server.data.keyspace;
     let flags = |key: &[u8]| {
         let key = space.key(0, key);
         let mut view = space.lock_all(bench.now);
@@ -314,7 +314,7 @@ fn what_cannot_be_loaded_is_named_with_its_offset() {
     let error = |file: &[u8], threads: &str| {
         let bench = bench(threads);
         let result = load(&bench.server, "a file", file, 0);
-        bench.server.keyspace.check();
+        bench.server.data.keyspace.check();
         assert!(!bench.server.loading.is_on());
         result.expect_err("it is refused")
     };
@@ -499,7 +499,7 @@ fn contents(bench: &mut Bench) -> Vec<String> {
 fn outcome(file: &[u8], threads: &str) -> (Result<(), String>, (u64, u64), Vec<String>) {
     let mut bench = bench(threads);
     let result = load(&bench.server, "a file", file, 0);
-    bench.server.keyspace.check();
+    bench.server.data.keyspace.check();
     assert!(!bench.server.loading.is_on());
     match result {
         Ok(()) => (Ok(()), counts(&bench), contents(&mut bench)),
@@ -628,7 +628,7 @@ fn a_file_of_redis_is_loaded_with_all_its_values() {
         let mut ours = Bench::new(Protocol::Resp2, now, 1);
         set_threads(&ours, THREADS[seed as usize / 3 % 2]);
         load(&ours.server, "a file of Redis", &file[..], 0).expect("a sound file");
-        ours.server.keyspace.check();
+        ours.server.data.keyspace.check();
         for database in ["0", "9"] {
             let select = format!("SELECT {database}");
             let keys: Vec<String> = ["s", "l", "m", "z", "h", "x"]

@@ -77,7 +77,7 @@ fn run_with_full_memory(policy: &str, expiry: &str, seed: u64) -> u64 {
     let of_elements = settings::find("element-expiry").expect("a setting of this name");
     config.set(of_elements, expiry).expect("an index");
     let server = Server::with_store(config, &options, 1, clock).expect("valid options");
-    server.keyspace.set_notify(true);
+    server.data.keyspace.set_notify(true);
     let mut session = Session::new();
     let mut rng = Random::new(seed);
     let (mut now, mut out, mut events) = (START, Vec::new(), Vec::new());
@@ -104,7 +104,7 @@ fn run_with_full_memory(policy: &str, expiry: &str, seed: u64) -> u64 {
         now.0 += rng.below(4) as u64;
         if rng.below(20) == 0 {
             for shard in 0..options.shards {
-                let space = &server.keyspace;
+                let space = &server.data.keyspace;
                 space.expire(shard, now, 200, &mut events, &mut |deadline, _| {
                     assert!(deadline < now);
                 });
@@ -113,8 +113,8 @@ fn run_with_full_memory(policy: &str, expiry: &str, seed: u64) -> u64 {
             events.clear();
         }
     }
-    server.keyspace.check();
-    let counters = server.keyspace.counters();
+    server.data.keyspace.check();
+    let counters = server.data.keyspace.counters();
     assert!(counters.expired_keys > 0, "{policy}: none expires");
     assert!(
         (counters.evicted_keys > 0) == (policy != "noeviction"),

@@ -105,8 +105,8 @@ fn bench(expired: Expired, hold: Hold, exists: bool) -> Bench {
         }
     }
     match hold {
-        Hold::Frozen => bench.server.keyspace.set_frozen(true),
-        Hold::Replica => bench.server.keyspace.set_removal_limit(Some(Tick(1))),
+        Hold::Frozen => bench.server.data.keyspace.set_frozen(true),
+        Hold::Replica => bench.server.data.keyspace.set_removal_limit(Some(Tick(1))),
     }
     bench.events(true);
     bench.now.0 += 100;

@@ -211,8 +211,8 @@ fn an_item_does_not_grow_beyond_the_maximum() {
 fn a_string_that_is_too_long_for_an_item_is_a_miss() {
     let server = configured(&[("threads", "1")]);
     let store = |len: usize| {
-        let mut view = server.keyspace.lock_all(NOW);
-        let key = server.keyspace.key(0, b"k");
+        let mut view = server.data.keyspace.lock_all(NOW);
+        let key = server.data.keyspace.key(0, b"k");
         view.set(&key, &vec![b'x'; len], store::NewDeadline::Clear);
     };
     let len_of = |input: &[u8]| answers(&server, input).len();

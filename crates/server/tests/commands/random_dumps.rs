@@ -181,7 +181,7 @@ impl Run {
             let elements = unexpired(&elements, self.bench.now.0);
             assert_eq!(self.dumped("r").1.elements, elements);
         }
-        self.bench.server.keyspace.check();
+        self.bench.server.data.keyspace.check();
     }
 }
 

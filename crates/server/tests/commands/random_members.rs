@@ -203,7 +203,7 @@ impl Run {
     /// Runs expiry, not always to its end.
     fn expire_dead(&mut self) {
         let (steps, now) = (1 + self.rng.below(60) as u32, self.bench.now);
-        let space = &self.bench.server.keyspace;
+        let space = &self.bench.server.data.keyspace;
         for shard in 0..space.shard_count() {
             space.expire(shard, now, steps, &mut Vec::new(), &mut |deadline, _| {
                 assert!(deadline < now);
@@ -277,13 +277,13 @@ fn members_expire_when_the_model_says() {
         for _ in 0..STEPS {
             run.step();
         }
-        run.bench.server.keyspace.check();
+        run.bench.server.data.keyspace.check();
         // In the end no key is left.
         for key in KEYS {
             run.run(&format!("PEXPIREAT {key} {}", run.bench.now.0 + 1));
         }
         run.bench.now.0 += 2;
-        let space = &run.bench.server.keyspace;
+        let space = &run.bench.server.data.keyspace;
         for shard in 0..space.shard_count() {
             while space
                 .expire(

@@ -299,7 +299,7 @@ fn redis_gives_the_same_replies_on_sorted_sets() {
         let set = format!("CONFIG SET zset-max-listpack-entries {bound}");
         assert_eq!(bench.run(&words(&set)), peer.run(&words(&set)));
         // The setting of the server would disable events, because there are no subscribers.
-        bench.server.keyspace.set_notify(true);
+        bench.server.data.keyspace.set_notify(true);
         let mut recent = Vec::new();
         for step in 0..STEPS {
             let command = command(&mut rng);

@@ -274,7 +274,7 @@ impl Bench {
         config.set(param, "yes").expect("a valid value");
         let server = Server::with_store(config, &options, threads, clock);
         let server = server.expect("valid options");
-        server.keyspace.set_notify(true);
+        server.data.keyspace.set_notify(true);
         let mut session = Session::new();
         session.protocol = protocol;
         Bench {
@@ -306,6 +306,7 @@ impl Bench {
         assert!(rest.is_empty(), "more than one reply: {out:?}");
         let mut events = Vec::new();
         self.server
+            .data
             .keyspace
             .lock_all(self.now)
             .take_events(&mut events);

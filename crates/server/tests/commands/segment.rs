@@ -523,6 +523,7 @@ fn a_worker_frees_expired_segments_when_they_are_due() {
     assert_eq!(
         bench
             .server
+            .data
             .engine()
             .counters(&bench.server.stats)
             .expired_keys,
@@ -533,6 +534,7 @@ fn a_worker_frees_expired_segments_when_they_are_due() {
     assert_eq!(
         bench
             .server
+            .data
             .engine()
             .counters(&bench.server.stats)
             .expired_keys,

@@ -38,7 +38,7 @@ type Keys = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<Tick>)>;
 fn keys(bench: &Bench) -> Keys {
     let mut names = Vec::new();
     for db in 0..16 {
-        let mut view = bench.server.keyspace.lock_all(bench.now);
+        let mut view = bench.server.data.keyspace.lock_all(bench.now);
         let end = view.scan(db, 0, usize::MAX, &mut |key, _| {
             names.push((db, key.to_vec()))
         });
@@ -57,7 +57,7 @@ fn keys(bench: &Bench) -> Keys {
             bench.now,
             &mut payload,
         );
-        let space = &bench.server.keyspace;
+        let space = &bench.server.data.keyspace;
         let deadline = space.lock_all(bench.now).deadline(&space.key(db, &name));
         keys.insert((db, name), (payload, deadline.flatten()));
     }
@@ -80,7 +80,7 @@ fn run(name: &str, text: &str) -> Vec<String> {
             Step::Command { args, .. } => args,
         };
         let flag = Arc::new(AtomicBool::new(false));
-        let space = &bench.server.keyspace;
+        let space = &bench.server.data.keyspace;
         let named = args.iter().map(|arg| (bench.session.db, arg.clone()));
         let watched: Vec<_> = before.keys().cloned().chain(named).collect();
         for (db, name) in &watched {
@@ -90,7 +90,7 @@ fn run(name: &str, text: &str) -> Vec<String> {
         }
         let changes = space.changes();
         bench.run(&args);
-        let is_changed = bench.server.keyspace.changes() != changes;
+        let is_changed = bench.server.data.keyspace.changes() != changes;
         let after = keys(&bench);
         let word = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
         let is_touched = is_changed || flag.load(Ordering::Relaxed);
@@ -99,7 +99,7 @@ fn run(name: &str, text: &str) -> Vec<String> {
             failures.push(format!("{name}:{}: {text}", row.line));
         }
         for (db, name) in &watched {
-            let space = &bench.server.keyspace;
+            let space = &bench.server.data.keyspace;
             space
                 .lock_all(bench.now)
                 .unwatch(&space.key(*db, name), &flag);

@@ -81,7 +81,7 @@ impl Walk {
         let has_word = WORDS.iter().any(|word| args.is(1, word));
         has_word
             && server.config.is_cluster()
-            && server.segments.is_none()
+            && server.data.segments.is_none()
             && Walk::parse(args).is_ok()
     }
 
@@ -207,7 +207,7 @@ fn selection(args: Args<'_>) -> Result<Selection, String> {
 
 /// Runs a command that examines all names at once. All shards are locked.
 pub(super) fn examine(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    if ctx.server.segments.is_some() {
+    if ctx.server.data.segments.is_some() {
         let word = String::from_utf8_lossy(&args[1]).to_uppercase();
         return ctx.reply.error_fmt(format_args!(
             "ERR 'CLUSTER {word}' is not served by the segment engine; start with --engine slab"

@@ -22,7 +22,7 @@ fn database(ctx: &Ctx<'_, '_>, text: &[u8]) -> Result<u8, Refusal> {
 pub(super) fn database_at(ctx: &Ctx<'_, '_>, index: i64) -> Result<u8, Refusal> {
     u8::try_from(index)
         .ok()
-        .filter(|&index| usize::from(index) < ctx.server.engine().databases())
+        .filter(|&index| usize::from(index) < ctx.server.data.engine().databases())
         .ok_or(Refusal::DatabaseRange)
 }
 

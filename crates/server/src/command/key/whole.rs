@@ -20,7 +20,7 @@ pub fn flushdb<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
 /// `FLUSHALL [ASYNC | SYNC]`
 pub fn flushall<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     check_mode(args)?;
-    for db in 0..ctx.server.engine().databases() {
+    for db in 0..ctx.server.data.engine().databases() {
         ctx.view.flush(db as u8);
     }
     request_soon(ctx.server, "all keys were removed");

@@ -19,16 +19,16 @@ fn start() -> Bench {
         assert_eq!(reply, ":1000\r\n");
     }
     bench.say("SADD s stays");
-    let mut view = bench.server.keyspace.lock_all(Tick(NOW));
+    let mut view = bench.server.data.keyspace.lock_all(Tick(NOW));
     effects::set_feed(&bench.server, &mut view, true);
     drop(view);
-    bench.server.keyspace.set_active_expiry(false);
+    bench.server.data.keyspace.set_active_expiry(false);
     bench.server.clock.set_ms(NOW + 200);
     bench
 }
 
 fn removed(server: &Server) -> u64 {
-    server.keyspace.counters().expired_elements
+    server.data.keyspace.counters().expired_elements
 }
 
 #[test]
@@ -69,12 +69,12 @@ fn a_script_can_be_ended_while_it_removes_expired_elements() {
     // Regression: the removal of all expired elements under a key that the script had not declared
     // was one step, in which neither time nor a stop was checked.
     let mut bench = start();
-    bench.server.hold_for_stop(true);
+    bench.server.data.hold_for_stop(true);
     let script = "return\tredis.call('scard','s')";
     let reply = bench.say(&format!("EVAL {script} 0"));
     assert!(reply.contains("the server is stopping"), "{reply}");
     assert!(removed(&bench.server) <= REMOVED_MAX);
-    bench.server.hold_for_stop(false);
+    bench.server.data.hold_for_stop(false);
     assert_eq!(bench.say(&format!("EVAL {script} 0")), ":1\r\n");
     assert_eq!(removed(&bench.server), MEMBERS as u64);
 }

@@ -9,7 +9,7 @@ fn fed(lines: &[&str]) -> String {
     let mut bench = Bench::new();
     effects::set_feed(
         &bench.server,
-        &mut bench.server.keyspace.lock_all(Tick(NOW)),
+        &mut bench.server.data.keyspace.lock_all(Tick(NOW)),
         true,
     );
     for line in lines {

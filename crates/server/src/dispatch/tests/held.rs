@@ -41,24 +41,33 @@ fn run_late(
     words: &[&str],
     change: impl FnOnce(&Server),
 ) -> (Outcome, Vec<u8>) {
-    let own = server.keyspace.shard_of(&server.keyspace.key(0, b"a"));
-    let shards: Vec<usize> = (0..server.keyspace.shard_count())
+    let own = server
+        .data
+        .keyspace
+        .shard_of(&server.data.keyspace.key(0, b"a"));
+    let shards: Vec<usize> = (0..server.data.keyspace.shard_count())
         .filter(|shard| *shard != own)
         .collect();
     let [other, .., last] = shards[..] else {
         panic!("there are several shards");
     };
-    server.keyspace.set_maxmemory(1);
-    let view = server.keyspace.lock_one(last, Tick(NOW));
+    server.data.keyspace.set_maxmemory(1);
+    let view = server.data.keyspace.lock_one(last, Tick(NOW));
     std::thread::scope(|scope| {
         let running = scope.spawn(|| run(server, session, words));
         // It has locked all shards before this one.
-        while server.keyspace.try_lock_one(other, Tick(NOW)).is_some() && !running.is_finished() {
+        while server
+            .data
+            .keyspace
+            .try_lock_one(other, Tick(NOW))
+            .is_some()
+            && !running.is_finished()
+        {
             std::thread::yield_now();
         }
         // It takes effect at once, and then waits for each shard.
-        scope.spawn(|| server.keyspace.set_maxmemory(0));
-        while server.keyspace.maxmemory() != 0 {
+        scope.spawn(|| server.data.keyspace.set_maxmemory(0));
+        while server.data.keyspace.maxmemory() != 0 {
             std::thread::yield_now();
         }
         change(server);
@@ -99,18 +108,26 @@ fn a_write_is_held_if_a_stop_begins_while_it_makes_room() {
         for line in before {
             run(&server, &mut session, line);
         }
-        let change = |server: &Server| server.hold_for_stop(true);
+        let change = |server: &Server| server.data.hold_for_stop(true);
         let (outcome, reply) = run_late(&server, &mut session, words, change);
         assert_eq!(
             (outcome, &reply[..]),
             (Outcome::Held, &b""[..]),
             "{words:?}"
         );
-        assert_eq!(server.keyspace.lock_all(Tick(NOW)).len(0), 1, "{words:?}");
-        server.hold_for_stop(false);
+        assert_eq!(
+            server.data.keyspace.lock_all(Tick(NOW)).len(0),
+            1,
+            "{words:?}"
+        );
+        server.data.hold_for_stop(false);
         let (outcome, _) = run(&server, &mut session, words);
         assert_eq!(outcome, Outcome::Done, "{words:?}");
-        assert_eq!(server.keyspace.lock_all(Tick(NOW)).len(0), 2, "{words:?}");
+        assert_eq!(
+            server.data.keyspace.lock_all(Tick(NOW)).len(0),
+            2,
+            "{words:?}"
+        );
     }
 }
 
@@ -131,7 +148,11 @@ fn a_write_is_refused_if_the_server_becomes_a_replica_while_it_makes_room() {
         }
         let text = String::from_utf8_lossy(&reply);
         assert!(text.contains("READONLY"), "{words:?} {text}");
-        assert_eq!(server.keyspace.lock_all(Tick(NOW)).len(0), 1, "{words:?}");
+        assert_eq!(
+            server.data.keyspace.lock_all(Tick(NOW)).len(0),
+            1,
+            "{words:?}"
+        );
     }
 }
 
@@ -146,10 +167,10 @@ fn a_script_of_a_transaction_does_not_release_its_shards() {
     ] {
         run(&server, &mut session, line);
     }
-    let change = |server: &Server| server.hold_for_stop(true);
+    let change = |server: &Server| server.data.hold_for_stop(true);
     let (outcome, _) = run_late(&server, &mut session, &["EXEC"], change);
     assert_eq!(outcome, Outcome::Held);
-    server.hold_for_stop(false);
+    server.data.hold_for_stop(false);
     let (outcome, reply) = run(&server, &mut session, &["EXEC"]);
     assert_eq!(
         (outcome, &reply[..]),
@@ -178,10 +199,10 @@ fn a_held_write_is_shown_once_to_monitoring_clients() {
         for line in before {
             run(&server, &mut session, line);
         }
-        let change = |server: &Server| server.hold_for_stop(true);
+        let change = |server: &Server| server.data.hold_for_stop(true);
         let (outcome, _) = run_late(&server, &mut session, words, change);
         assert_eq!(outcome, Outcome::Held, "{words:?}");
-        server.hold_for_stop(false);
+        server.data.hold_for_stop(false);
         run(&server, &mut session, words);
         run(&server, &mut session, &["GET", "a"]);
         let mut messages = Vec::new();

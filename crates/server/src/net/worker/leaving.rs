@@ -84,7 +84,14 @@ impl Worker {
     /// Serves the connections that CLIENT PAUSE held, once the pause has ended.
     pub(super) fn release_held(&mut self, executor: &mut Executor<'_>) {
         for _ in 0..RELEASED_PER_TURN {
-            if self.held.is_empty() || executor.server().pause.until(executor.moment()).is_some() {
+            if self.held.is_empty()
+                || executor
+                    .server()
+                    .data
+                    .pause
+                    .until(executor.moment())
+                    .is_some()
+            {
                 return;
             }
             if let Some(index) = self.held.pop_first() {

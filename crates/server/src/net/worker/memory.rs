@@ -35,19 +35,19 @@ impl Worker {
     pub(super) fn publish_memory(&mut self) {
         let change = std::mem::take(&mut self.scratch.traffic.held_bytes);
         if change != 0 {
-            self.server.keyspace.add_outside_bytes(change);
+            self.server.data.keyspace.add_outside_bytes(change);
         }
     }
 
     /// Disconnects the clients with the most memory until the rest is within `maxmemory-clients`.
     pub(super) fn evict_clients(&mut self, executor: &mut Executor<'_>) {
         let limit = self.server.client_bytes_max();
-        let keyspace = &self.server.keyspace;
+        let keyspace = &self.server.data.keyspace;
         keyspace.set_outside_bytes_max(limit.unwrap_or(0));
         let Some(limit) = limit else {
             return;
         };
-        let sum = self.server.client_bytes();
+        let sum = self.server.data.client_bytes();
         if sum <= limit {
             self.searched_at_bytes = 0;
         } else if sum >= self.searched_at_bytes {

@@ -43,7 +43,7 @@ impl Worker {
         }
         if server.tracking.is_on() {
             executor.finish();
-            let shards = (self.index..server.keyspace.shard_count()).step_by(server.threads);
+            let shards = (self.index..server.data.keyspace.shard_count()).step_by(server.threads);
             shards.for_each(|shard| tracking::limit(server, shard, executor.now()));
         }
         if self.index == 0 && self.periodic_count.is_multiple_of(10) {
@@ -82,7 +82,7 @@ impl Worker {
         executor.finish();
         let bytes = server.config.maxmemory_bytes();
         server.apply_maxmemory();
-        match server.engine().allow_change() {
+        match server.data.engine().allow_change() {
             Ok(()) => log::info!("the memory limit has changed: maxmemory is {bytes} bytes"),
             Err(error) => log::warn!("the memory limit has changed: maxmemory {error}"),
         }
@@ -94,8 +94,8 @@ impl Worker {
     /// it, because its primary decides what is deleted.
     pub(super) fn flush_at(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
-        let at_ms = server.flush_at_ms.load(Relaxed);
-        let is_held = || server.pause.until(executor.moment()).is_some();
+        let at_ms = server.data.flush_at_ms.load(Relaxed);
+        let is_held = || server.data.pause.until(executor.moment()).is_some();
         if at_ms == 0 || server.clock.now().0 < at_ms || is_held() {
             return self.end_flush_wait(server);
         }
@@ -103,13 +103,13 @@ impl Worker {
         let (db, now) = (crate::memcached::DATABASE, server.clock.now());
         // If another worker has set a new delay in the meantime, that one remains.
         let take = || {
-            let flush_at_ms = &server.flush_at_ms;
+            let flush_at_ms = &server.data.flush_at_ms;
             let taken = flush_at_ms.compare_exchange(at_ms, 0, Relaxed, Relaxed);
             taken.is_ok() && !server.is_replica()
         };
-        if server.segments.is_some() {
+        if server.data.segments.is_some() {
             if take() {
-                server.engine().clear(db, now);
+                server.data.engine().clear(db, now);
             }
         } else if !effects::flush(server, db, now, take) {
             self.flush_ticket = Some(server.long.wait(self.flush_ticket));

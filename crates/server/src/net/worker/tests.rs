@@ -362,7 +362,7 @@ fn a_pause_is_not_weakened_and_holds_only_what_would_run() {
     bench.expect_output(&mut reader, "$-1\r\n");
     bench.expect_output(&mut writer, "+QUEUED\r\n*1\r\n+OK\r\n");
     assert_eq!(server.held_clients.load(Relaxed), 0);
-    assert!(!server.keyspace.is_frozen());
+    assert!(!server.data.keyspace.is_frozen());
 }
 
 #[test]
@@ -497,7 +497,7 @@ fn a_removed_set_is_freed_in_successive_iterations() {
         bench.turn();
     }
     bench.send(&mut client, "DEL s\r\n", ":1\r\n");
-    let pending = || server.keyspace.memory_facts().pending_objects;
+    let pending = || server.data.keyspace.memory_facts().pending_objects;
     assert_eq!(pending(), 1);
     bench.worker.expiry_driver.request_background_work();
     // The round was requested between two iterations, so that the next one must not wait for it.

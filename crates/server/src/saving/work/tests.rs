@@ -89,7 +89,7 @@ impl World {
     /// Stores or removes a key, unless writes are held.
     fn write(&mut self, number: usize, len: usize) {
         let server = &self.server;
-        if server.pause.holds(true, server.clock.moment()) {
+        if server.data.pause.holds(true, server.clock.moment()) {
             return;
         }
         let name = format!("key:{number}");
@@ -97,9 +97,9 @@ impl World {
         if server.long.blocks(|is_leased| is_leased(name.as_bytes())) {
             return;
         }
-        let key = server.keyspace.key(0, name.as_bytes());
-        let shard = server.keyspace.shard_of(&key);
-        let mut view = server.keyspace.lock_one(shard, Tick(NOW));
+        let key = server.data.keyspace.key(0, name.as_bytes());
+        let shard = server.data.keyspace.shard_of(&key);
+        let mut view = server.data.keyspace.lock_one(shard, Tick(NOW));
         if len == 0 {
             view.delete(&key);
             self.keys.remove(&name);
@@ -150,7 +150,7 @@ impl World {
                 _ => Walker::Nowhere,
             },
             Walker::At(at) => {
-                let step = server.keyspace.snapshot_step(at.shard as usize, STEPS);
+                let step = server.data.keyspace.snapshot_step(at.shard as usize, STEPS);
                 Walker::Stepped(at, step)
             }
             Walker::Stepped(at, step) => {
@@ -235,7 +235,10 @@ impl World {
         state.machine.check();
         let is_stopping = state.machine.stop_in_progress().is_some();
         assert_eq!(saving.stop_in_progress().is_some(), is_stopping);
-        assert_eq!(server.pause.holds(true, server.clock.moment()), is_stopping);
+        assert_eq!(
+            server.data.pause.holds(true, server.clock.moment()),
+            is_stopping
+        );
         assert_eq!(saving.is_walking(), state.machine.has_unsaved());
         assert!(self.replies.values().all(|replies| replies.len() == 1));
         assert!(state.machine.is_busy() || saving.queue.bytes() == 0);
@@ -399,7 +402,7 @@ fn a_walker_of_a_cancelled_snapshot_does_not_move_the_next_one() {
 fn a_number_that_is_no_shard_is_refused() {
     let world = World::with_keys("shard", 1);
     for shard in [SHARDS, usize::MAX] {
-        let step = world.server.keyspace.snapshot_step(shard, STEPS);
+        let step = world.server.data.keyspace.snapshot_step(shard, STEPS);
         assert_eq!(step, SnapshotStep::Done);
     }
 }
@@ -487,33 +490,36 @@ fn a_stop_holds_writes_whatever_happens_to_client_pause() {
     let mut world = with_request(Kind::Stop, true);
     let server = &world.server;
     let now = server.clock.moment();
-    server.end_pause();
-    server.end_pause_in_time(now);
-    assert!(server.pause.holds(true, now));
-    assert!(!server.pause.holds(false, now), "reads are served");
+    server.data.end_pause();
+    server.data.end_pause_in_time(now);
+    assert!(server.data.pause.holds(true, now));
+    assert!(!server.data.pause.holds(false, now), "reads are served");
     assert!(!Executor::new(server, 0, Tick(NOW)).drop_stale(b"key"));
     world.finish();
     assert!(world.server.stops());
     // Until the process ends, too.
-    assert!(world.server.pause.holds(true, now));
+    assert!(world.server.data.pause.holds(true, now));
 }
 
 #[test]
 fn a_stop_that_fails_does_not_end_client_pause() {
     let mut world = World::with_keys("paused", 20);
     let now = world.server.clock.moment();
-    world.server.begin_pause(Moment(now.0 + 60_000), true);
+    world
+        .server
+        .data
+        .begin_pause(now, Moment(now.0 + 60_000), true);
     world.request(Kind::Stop).expect("idle");
     let number = world.server.saving.stop_in_progress();
     assert!(number.is_some());
     assert!(abort_stop(&world.server));
     assert_eq!(world.server.saving.stop_in_progress(), None);
     assert!(
-        world.server.pause.holds(false, now),
+        world.server.data.pause.holds(false, now),
         "CLIENT PAUSE is in force"
     );
-    world.server.end_pause();
-    assert!(!world.server.pause.is_set());
+    world.server.data.end_pause();
+    assert!(!world.server.data.pause.is_set());
     world.request(Kind::Stop).expect("idle");
     assert_ne!(world.server.saving.stop_in_progress(), number);
 }
@@ -574,7 +580,7 @@ fn a_client_blocked_on_a_key_that_a_snapshot_has_borrowed_is_served_when_it_is_b
 #[test]
 fn all_keys_that_are_removed_during_a_snapshot_are_saved_by_the_next_one() {
     let mut world = with_request(Kind::Background, true);
-    let mut view = world.server.keyspace.lock_all(Tick(NOW));
+    let mut view = world.server.data.keyspace.lock_all(Tick(NOW));
     view.flush(0);
     request_soon(&world.server, "all keys were removed");
     drop(view);
@@ -710,7 +716,7 @@ fn replicas_continue_after_a_stop_and_get_deletions_of_what_has_expired() {
     };
     load(Origin::Other);
     assert!(second.replication.ids().1.is_none() && !second.feed.is_on());
-    second.keyspace.lock_all(Tick(NOW + 20)).flush(0);
+    second.data.keyspace.lock_all(Tick(NOW + 20)).flush(0);
     load(Origin::Start);
     let earlier = second.replication.ids().1;
     assert_eq!(earlier, Some((id.clone(), position)));

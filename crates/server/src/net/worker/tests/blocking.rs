@@ -32,7 +32,7 @@ fn a_push_serves_blocked_clients_in_their_order() {
     bench.expect_output(c, &popped("k", "3"));
     bench.expect_output(b, &popped("k", "5"));
     assert!(server.blocking.is_empty());
-    assert_eq!(server.keyspace.waited_keys(), 0);
+    assert_eq!(server.data.keyspace.waited_keys(), 0);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_blocked_client_is_listed_and_can_be_unblocked() {
         (server.blocking.len(), server.blocking.with_deadline()),
         (1, 1)
     );
-    assert_eq!(server.keyspace.waited_keys(), 2);
+    assert_eq!(server.data.keyspace.waited_keys(), 2);
     bench.send(&mut other, "CLIENT UNBLOCK 1\r\n", ":1\r\n");
     bench.expect_output(&mut client, "*-1\r\n+PONG\r\n");
     bench.send(&mut client, "BLMOVE k j LEFT LEFT 0\r\n", "");
@@ -263,7 +263,7 @@ fn a_blocked_client_is_listed_and_can_be_unblocked() {
         "CLIENT UNBLOCK 1\r\nCLIENT UNBLOCK 77\r\n",
         ":0\r\n:0\r\n",
     );
-    assert_eq!(server.keyspace.waited_keys(), 0);
+    assert_eq!(server.data.keyspace.waited_keys(), 0);
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn workers_serve_the_blocked_clients_of_other_workers() {
     pair.send(pusher, &format!("CLIENT UNBLOCK {id}\r\n"), ":1\r\n");
     pair.expect_output(d, NOTHING);
     assert!(server.blocking.is_empty());
-    assert_eq!(server.keyspace.waited_keys(), 0);
+    assert_eq!(server.data.keyspace.waited_keys(), 0);
 }
 
 /// Sends commands without waiting for their replies. Panics if the server does not read them.
@@ -668,7 +668,7 @@ fn info_counts_the_keys_whose_removal_ends_a_wait() {
     );
     assert_eq!(
         (
-            server.keyspace.waited_keys(),
+            server.data.keyspace.waited_keys(),
             server.blocking.failing_keys()
         ),
         (4, 2)

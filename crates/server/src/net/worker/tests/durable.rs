@@ -15,7 +15,7 @@ const REMOVED_MAX: u64 = 1100;
 
 /// Begins the feed and returns a reader.
 pub(super) fn begin_feed(server: &Server) -> u64 {
-    let mut view = server.keyspace.lock_all(Tick(NOW));
+    let mut view = server.data.keyspace.lock_all(Tick(NOW));
     effects::set_feed(server, &mut view, true);
     server.feed.add_reader(0).expect("the beginning")
 }
@@ -58,12 +58,12 @@ fn a_command_waits_while_many_expired_elements_are_removed_in_steps() {
     bench.send(&mut client, "SADD s stays\r\n", ":1\r\n");
     let reader = begin_feed(&server);
     // Only the commands remove elements.
-    server.keyspace.set_active_expiry(false);
+    server.data.keyspace.set_active_expiry(false);
     bench.worker.server.clock.set_ms(NOW + 102);
     client
         .write_all(b"SADD s m5 later\r\n")
         .expect("there is room");
-    let removed = || server.keyspace.counters().expired_elements;
+    let removed = || server.data.keyspace.counters().expired_elements;
     let (mut before, mut turns, mut served) = (0, 0, 0);
     let mut reply = [0; 64];
     loop {
@@ -179,7 +179,7 @@ fn a_replica_removes_what_no_command_of_the_primary_can_need() {
             NOW - HOUR_MS,
         );
     }
-    let keys = || server.keyspace.lock_all(Tick(1)).len(0);
+    let keys = || server.data.keyspace.lock_all(Tick(1)).len(0);
     bench.pass(100);
     assert_eq!(keys(), 2, "hidden, but not removed");
     bench.send(&mut client, "GET early\r\nGET late\r\n", "$-1\r\n$-1\r\n");
@@ -187,7 +187,7 @@ fn a_replica_removes_what_no_command_of_the_primary_can_need() {
     bench.send(&mut client, "CLIENT PAUSE 10 WRITE\r\n", "+OK\r\n");
     bench.pass(100);
     assert_eq!(keys(), 2);
-    server.keyspace.set_removal_limit(Some(Tick(NOW + 15)));
+    server.data.keyspace.set_removal_limit(Some(Tick(NOW + 15)));
     for _ in 0..10 {
         bench.turn();
     }
@@ -210,13 +210,13 @@ fn a_delayed_flush_of_memcached_does_not_empty_a_replica() {
     // Regression: the replica lacked all keys afterwards, at the same position as its primary.
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
-    server.flush_at_ms.store(NOW + 200, Relaxed);
+    server.data.flush_at_ms.store(NOW + 200, Relaxed);
     role::follow(&server, "127.0.0.1", 1);
     apply(&mut Applier::new(&server), "SET a 1", NOW - HOUR_MS);
     bench.pass(500);
     bench.worker.flush_at(&mut bench.executor);
-    assert_eq!(server.keyspace.lock_all(Tick(1)).len(0), 1);
-    assert_eq!(server.flush_at_ms.load(Relaxed), 0);
+    assert_eq!(server.data.keyspace.lock_all(Tick(1)).len(0), 1);
+    assert_eq!(server.data.flush_at_ms.load(Relaxed), 0);
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_primary_that_becomes_a_replica_ends_all_waits() {
         bench.expect_output(client, error);
     }
     assert!(server.blocking.is_empty() && server.replication.waits.is_empty());
-    assert_eq!(server.keyspace.waited_keys(), 0);
+    assert_eq!(server.data.keyspace.waited_keys(), 0);
     let mut applier = Applier::new(&server);
     apply(&mut applier, "RPUSH q one", NOW - HOUR_MS);
     bench.send(other, "LLEN q\r\n", ":1\r\n");
@@ -391,21 +391,21 @@ fn maxmemory_does_not_evict_on_a_replica() {
     let mut client = bench.client();
     role::follow(&server, "127.0.0.1", 1);
     bench.send(&mut client, "CONFIG SET maxmemory 1mb\r\n", "+OK\r\n");
-    assert_eq!(server.keyspace.maxmemory(), 0);
+    assert_eq!(server.data.keyspace.maxmemory(), 0);
     bench.send(
         &mut client,
         "CONFIG SET replica-ignore-maxmemory no\r\n",
         "+OK\r\n",
     );
-    assert_eq!(server.keyspace.maxmemory(), 1 << 20);
+    assert_eq!(server.data.keyspace.maxmemory(), 1 << 20);
     bench.send(
         &mut client,
         "CONFIG SET replica-ignore-maxmemory yes\r\n",
         "+OK\r\n",
     );
-    assert_eq!(server.keyspace.maxmemory(), 0);
+    assert_eq!(server.data.keyspace.maxmemory(), 0);
     role::promote(&server);
-    assert_eq!(server.keyspace.maxmemory(), 1 << 20);
+    assert_eq!(server.data.keyspace.maxmemory(), 1 << 20);
 }
 
 #[test]
@@ -487,7 +487,7 @@ fn function_load_is_held_by_a_stop() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
-    server.hold_for_stop(true);
+    server.data.hold_for_stop(true);
     let code = "#!lua name=l\nredis.register_function('f', function() return 1 end)";
     let line = format!(
         "*3\r\n$8\r\nFUNCTION\r\n$4\r\nLOAD\r\n${}\r\n{code}\r\n",
@@ -498,7 +498,7 @@ fn function_load_is_held_by_a_stop() {
         bench.turn();
     }
     assert_eq!(server.held_clients.load(Relaxed), 1);
-    server.hold_for_stop(false);
+    server.data.hold_for_stop(false);
     bench.expect_output(&mut client, "$1\r\nl\r\n");
 }
 
@@ -511,7 +511,7 @@ fn no_item_is_read_once_the_delay_of_a_flush_has_passed() {
         let mut bench = Bench::new(&server, listeners);
         let mut client = bench.client();
         bench.send(&mut client, "SET k 1\r\n", "+OK\r\n");
-        server.flush_at_ms.store(NOW + 2000, Relaxed);
+        server.data.flush_at_ms.store(NOW + 2000, Relaxed);
         server.clock.pass_ms(1999);
         bench.send(&mut client, "GET k\r\n", "$1\r\n1\r\n");
         server.clock.pass_ms(1);

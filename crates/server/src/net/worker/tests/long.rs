@@ -91,7 +91,7 @@ fn other_keys_are_served_while_a_long_command_runs() {
     assert_eq!(server.long.waiting(), 0);
     bench.perform_all();
     assert!(!server.long.is_active());
-    server.keyspace.check();
+    server.data.keyspace.check();
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn a_deadline_that_passes_meanwhile_expires_the_key_once() {
     bench.expect_output(&mut client, &sorted());
     bench.expect_output(&mut other, ":0\r\n");
     bench.expect_output(&mut listener, "");
-    server.keyspace.check();
-    assert_eq!(server.keyspace.counters().expired_keys, 1);
+    server.data.keyspace.check();
+    assert_eq!(server.data.keyspace.counters().expired_keys, 1);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_long_command_that_changed_an_expired_key_does_not_restore_it() {
     bench.perform_all();
     bench.expect_output(&mut client, ":1\r\n");
     bench.send(&mut other, "EXISTS l\r\nDBSIZE\r\n", ":0\r\n:0\r\n");
-    assert_eq!(server.keyspace.counters().expired_keys, 1);
+    assert_eq!(server.data.keyspace.counters().expired_keys, 1);
 }
 
 #[test]
@@ -201,11 +201,11 @@ fn databases_are_emptied_and_swapped_after_a_long_command() {
     // A database that is emptied in another way stays empty.
     bench.send(&mut third, &list(), ":3\r\n");
     bench.send(&mut client, SORT_STORE, "");
-    server.engine().clear(0, server.clock.now());
+    server.data.engine().clear(0, server.clock.now());
     bench.perform_all();
     bench.expect_output(&mut client, ":3\r\n");
     bench.send(&mut third, "DBSIZE\r\n", ":0\r\n");
-    server.keyspace.check();
+    server.data.keyspace.check();
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_command_on_many_keys_runs_in_steps() {
     let mut between = 0;
     for _ in 0..TURNS_MAX {
         bench.turn();
-        let left = server.keyspace.db_facts(0, server.clock.now()).keys;
+        let left = server.data.keyspace.db_facts(0, server.clock.now()).keys;
         between += usize::from((1..2500).contains(&left));
         if left == 0 {
             break;

@@ -10,8 +10,8 @@ const MIB: u64 = 1 << 20;
 fn counted(server: &Server) -> u64 {
     let records = server.clients.list();
     let held = records.iter().map(|info| info.memory_bytes.load(Relaxed));
-    assert_eq!(server.client_bytes(), held.sum::<u64>());
-    server.client_bytes()
+    assert_eq!(server.data.client_bytes(), held.sum::<u64>());
+    server.data.client_bytes()
 }
 
 /// Returns a command whose last argument has `announced` bytes, of which `sent` follow.
@@ -119,7 +119,7 @@ fn the_clients_with_the_most_memory_are_evicted() {
                 evicted += 1;
                 *socket = bench.client();
             }
-            assert!(server.client_bytes() <= 2 * MIB + 100_000);
+            assert!(server.data.client_bytes() <= 2 * MIB + 100_000);
         }
     }
     assert!(evicted > 2, "{evicted}");
@@ -252,8 +252,8 @@ fn a_value_does_not_count_beside_the_request_that_holds_it() {
                 bench.expect_output(&mut client, reply);
             };
             write("SET", 600_000, "+OK\r\n");
-            let key = server.keyspace.key(0, b"k");
-            server.keyspace.lock_all(Tick(NOW)).delete(&key);
+            let key = server.data.keyspace.key(0, b"k");
+            server.data.keyspace.lock_all(Tick(NOW)).delete(&key);
             write("SET", 300_000, "+OK\r\n");
             write("APPEND", 400_000, ":700000\r\n");
         }
@@ -269,7 +269,7 @@ fn values_that_exceed_the_output_are_not_copied() {
     let mut client = bench.client();
     let set = format!("SET v {}\r\n", "x".repeat(1000));
     bench.send(&mut client, &set, "+OK\r\n");
-    let hits = |bench: &Bench<'_>| bench.worker.server.keyspace.counters().hits;
+    let hits = |bench: &Bench<'_>| bench.worker.server.data.keyspace.counters().hits;
     let gets = format!("MULTI\r\n{}EXEC\r\n", "GET v\r\n".repeat(1100));
     for request in [format!("MGET{}\r\n", " v".repeat(1100)), gets] {
         let mut reader = bench.client();
@@ -305,7 +305,7 @@ fn an_idle_worker_evicts_until_the_memory_is_within_its_limit() {
     ]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut subscriber) = (bench.client(), bench.client());
-    let space = &server.keyspace;
+    let space = &server.data.keyspace;
     let mut view = space.lock_all(Tick(NOW));
     let mut set = |name: &str, size: usize, deadline| {
         view.set(&space.key(0, name.as_bytes()), &vec![0; size], deadline);

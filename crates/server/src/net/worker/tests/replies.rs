@@ -71,7 +71,10 @@ fn a_reply_beyond_the_hard_limit_closes_its_client() {
     // The clients that were closed are not counted.
     let record = server.clients.list().remove(0);
     let held = record.memory_bytes.load(Relaxed);
-    assert_eq!((server.clients.len(), server.client_bytes()), (1, held));
+    assert_eq!(
+        (server.clients.len(), server.data.client_bytes()),
+        (1, held)
+    );
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn a_large_reply_is_sent_in_parts_between_which_others_are_served() {
     for _ in 0..2 {
         bench.send(&mut other, "PING\r\n", "+PONG\r\n");
     }
-    let space = &server.keyspace;
+    let space = &server.data.keyspace;
     let mut view = space.lock_all(server.clock.now());
     let key = space.key(0, b"v");
     view.set(&key, value.as_bytes(), store::NewDeadline::Clear);

@@ -47,7 +47,7 @@ fn a_reader_is_notified_once_of_a_change_and_again_after_another_read() {
     // Without NOLOOP a client is notified of its own change, after the reply.
     let own = format!("+OK\r\n{}", invalidate(&["b"]));
     bench.send(&mut reader, "SET b 1\r\n", &own);
-    assert_eq!(server.keyspace.tracked_counts(), (0, 0));
+    assert_eq!(server.data.keyspace.tracked_counts(), (0, 0));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_full_table_invalidates_other_keys_and_ends_with_its_clients() {
             break;
         }
     }
-    let (keys, items) = server.keyspace.tracked_counts();
+    let (keys, items) = server.data.keyspace.tracked_counts();
     assert!((1..=8).contains(&keys), "{keys}");
     assert_eq!(keys, items);
     drop(reader);
@@ -184,7 +184,7 @@ fn a_full_table_invalidates_other_keys_and_ends_with_its_clients() {
         bench.turn();
     }
     assert!(!server.tracking.is_on());
-    assert_eq!(server.keyspace.tracked_counts(), (0, 0));
+    assert_eq!(server.data.keyspace.tracked_counts(), (0, 0));
 }
 
 #[test]
@@ -266,10 +266,10 @@ fn a_script_that_only_reads_is_tracked_by_what_it_reads() {
     track(&mut bench, &mut reader, "");
     bench.send(&mut reader, "EVAL_RO \"return 1\" 1 a\r\n", ":1\r\n");
     bench.send(&mut reader, "FCALL_RO f 1 a\r\n", "_\r\n");
-    assert_eq!(server.keyspace.tracked_counts(), (0, 0));
+    assert_eq!(server.data.keyspace.tracked_counts(), (0, 0));
     let reading = "EVAL_RO \"return redis.call('get',KEYS[2])\" 2 a b\r\n";
     bench.send(&mut reader, reading, "_\r\n");
-    assert_eq!(server.keyspace.tracked_counts(), (1, 1));
+    assert_eq!(server.data.keyspace.tracked_counts(), (1, 1));
     bench.send(&mut writer, "MSET a 1 b 1\r\n", "+OK\r\n");
     bench.expect_output(&mut reader, &invalidate(&["b"]));
 }
@@ -286,14 +286,14 @@ fn a_smaller_table_of_tracked_keys_takes_effect_without_a_read() {
     }
     let smaller = "CONFIG SET tracking-table-max-keys 1\r\n";
     bench.send(&mut admin, smaller, "+OK\r\n");
-    let shards = server.keyspace.shard_count();
+    let shards = server.data.keyspace.shard_count();
     for _ in 0..TURNS_MAX {
-        if server.keyspace.tracked_counts().0 <= shards {
+        if server.data.keyspace.tracked_counts().0 <= shards {
             break;
         }
         bench.turn();
     }
-    assert!(server.keyspace.tracked_counts().0 <= shards);
+    assert!(server.data.keyspace.tracked_counts().0 <= shards);
     let mut got = [0; 8192];
     let len = reader.read(&mut got).expect("invalidations");
     assert!(got[..len].starts_with(b">2\r\n$10\r\ninvalidate\r\n"));

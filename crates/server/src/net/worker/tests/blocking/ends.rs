@@ -78,7 +78,7 @@ fn a_killed_client_is_not_served_by_the_next_command() {
             bench.send(&mut admin, USER, "+OK\r\n");
         }
     }
-    assert_eq!(server.keyspace.waited_keys(), 0);
+    assert_eq!(server.data.keyspace.waited_keys(), 0);
 }
 
 #[test]

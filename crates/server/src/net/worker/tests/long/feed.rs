@@ -130,7 +130,7 @@ fn compare(setup: &[&str], long: &str, beside: &dyn Fn(&mut Bench<'_>, &mut Sock
     let feed = read_feed(&server, reader);
     let text = String::from_utf8_lossy(&feed).into_owned();
     assert_eq!(replayed(feed), contents(&mut bench), "{long}: {text}");
-    server.keyspace.check();
+    server.data.keyspace.check();
 }
 
 /// Runs iterations that do not sleep.
@@ -156,10 +156,10 @@ fn expire(bench: &mut Bench<'_>, other: &mut Socket) {
 /// A deadline passes, and the entry is found expired when the values are put back.
 fn expire_unnoticed(bench: &mut Bench<'_>, other: &mut Socket) {
     let server = Arc::clone(&bench.worker.server);
-    server.keyspace.set_active_expiry(false);
+    server.data.keyspace.set_active_expiry(false);
     bench.pass(60);
     perform_tasks(bench, other);
-    server.keyspace.set_active_expiry(true);
+    server.data.keyspace.set_active_expiry(true);
 }
 
 /// A deadline passes while no key is removed.
@@ -173,7 +173,7 @@ fn expire_in_a_pause(bench: &mut Bench<'_>, other: &mut Socket) {
 fn evict(bench: &mut Bench<'_>, other: &mut Socket) {
     let server = Arc::clone(&bench.worker.server);
     ask(bench, other, "CONFIG SET maxmemory 1");
-    let keys = || server.keyspace.db_facts(0, server.clock.now()).keys;
+    let keys = || server.data.keyspace.db_facts(0, server.clock.now()).keys;
     for _ in 0..TURNS_MAX {
         if keys() == 0 {
             break;
@@ -316,7 +316,7 @@ fn a_value_that_expires_on_a_replica_meanwhile_is_put_back() {
     apply(&mut applier, "PERSIST l", READER_MS);
     apply(&mut applier, "RPUSH l d", READER_MS);
     bench.send(&mut other, "LLEN l\r\n", ":4\r\n");
-    server.keyspace.check();
+    server.data.keyspace.check();
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_long_command_is_refused_if_a_snapshot_of_the_new_primary_has_replaced_its_k
     bench.send(&mut client, &format!("LREM l 0 {}\r\n", element("b")), "");
     role::follow(&server, "127.0.0.1", 1);
     // As the snapshot does.
-    server.engine().clear(0, server.clock.now());
+    server.data.engine().clear(0, server.clock.now());
     apply(&mut Applier::new(&server), "RPUSH x 1", READER_MS);
     let id = server.replication.ids().0;
     bench.perform_all();
@@ -335,7 +335,7 @@ fn a_long_command_is_refused_if_a_snapshot_of_the_new_primary_has_replaced_its_k
     bench.expect_output(&mut client, refused);
     assert_eq!(server.replication.ids().0, id, "the snapshot is complete");
     bench.send(&mut other, "EXISTS l x\r\n", ":1\r\n");
-    server.keyspace.check();
+    server.data.keyspace.check();
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn memcached_empties_its_database_after_a_long_command() {
         }
         bench.pass(2000);
         // A delayed one is among the tasks of each 100 ms.
-        let keys = || server.keyspace.db_facts(0, server.clock.now()).keys;
+        let keys = || server.data.keyspace.db_facts(0, server.clock.now()).keys;
         for _ in 0..TURNS_MAX {
             if server.long.waiting() > 0 {
                 break;
