@@ -522,7 +522,7 @@ enum Progress {
 
 impl Progress {
     fn of(server: &Server) -> Progress {
-        match server.saving.stop_in_progress() {
+        match server.persistence.saving.stop_in_progress() {
             _ if server.stops() => Progress::Ends,
             Some(number) => Progress::Saves(number),
             None => Progress::Serves,

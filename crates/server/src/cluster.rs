@@ -243,7 +243,7 @@ fn myself(server: &Server, address: Option<SocketAddr>, has_tls: bool) -> Node {
         hostname: config.text(Id::ClusterAnnounceHostname),
         is_myself: true,
         offset: server.feed.end(),
-        health: match server.loading.is_on() {
+        health: match server.persistence.loading.is_on() {
             true => Health::Loading,
             false => Health::Online,
         },

@@ -72,7 +72,10 @@ pub fn prepare(server: &Server) -> Result<Option<Start>, String> {
             None => Found::Nothing,
         },
     };
-    server.loading.begin(server.clock.now_us() / 1_000_000);
+    server
+        .persistence
+        .loading
+        .begin(server.clock.now_us() / 1_000_000);
     Ok(Some(Start { found }))
 }
 
@@ -81,14 +84,18 @@ pub fn prepare(server: &Server) -> Result<Option<Start>, String> {
 /// # Errors
 /// A file is damaged, missing, or cannot be written. The message names it.
 pub fn load(server: &Server, start: Start) -> Result<(), String> {
-    server.loading.begin(server.clock.now_us() / 1_000_000);
-    let begun = snapshots::Begun(&server.loading);
+    server
+        .persistence
+        .loading
+        .begin(server.clock.now_us() / 1_000_000);
+    let begun = snapshots::Begun(&server.persistence.loading);
     let names = Names::of(server);
     server.data.keyspace.set_frozen(true);
     server.data.keyspace.set_maxmemory(0);
     let changes = server.data.keyspace.changes();
     let loaded = load_found(server, &names, start.found);
     server
+        .persistence
         .saving
         .ignore_changes(server.data.keyspace.changes().wrapping_sub(changes));
     // The file comes first: what expires or is evicted from now on is deleted by its commands.
@@ -108,7 +115,7 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
     }
     drop(begun);
     apply_sync(server);
-    if server.aof.state().is_scheduled {
+    if server.persistence.aof.state().is_scheduled {
         server.inboxes[0].wake();
     }
     Ok(())
@@ -170,7 +177,7 @@ fn load_parts(server: &Server, folder: &Path, manifest: &Manifest) -> Result<(),
         let found = fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         total += found.len();
     }
-    server.loading.total_bytes.store(total, Relaxed);
+    server.persistence.loading.total_bytes.store(total, Relaxed);
     let mut parts = manifest.base.iter().chain(&manifest.increments).peekable();
     while let Some(part) = parts.next() {
         load_file(server, &folder.join(&part.name), parts.peek().is_none())?;
@@ -219,7 +226,7 @@ fn execute(
 ) -> Result<u64, String> {
     let mut applier = Applier::new(server);
     let (mut commands, now) = (0u64, server.clock.now());
-    let before = server.loading.loaded_bytes.load(Relaxed);
+    let before = server.persistence.loading.loaded_bytes.load(Relaxed);
     let mut transaction_at = 0;
     loop {
         let offset = reader.offset();
@@ -240,7 +247,11 @@ fn execute(
                     });
                 }
                 if commands.is_multiple_of(STEP_COMMANDS) {
-                    server.loading.loaded_bytes.store(before + offset, Relaxed);
+                    server
+                        .persistence
+                        .loading
+                        .loaded_bytes
+                        .store(before + offset, Relaxed);
                     if server.stops() {
                         return Ok(commands);
                     }
@@ -260,6 +271,7 @@ fn execute(
         }
     }
     server
+        .persistence
         .loading
         .loaded_bytes
         .store(before + reader.offset(), Relaxed);
@@ -321,7 +333,7 @@ fn open(server: &Server, names: &Names, mut manifest: Manifest) -> Result<(), St
     let current = base_bytes + manifest.increments.iter().map(size).sum::<u64>() + size(&part);
     let mut view = server.data.keyspace.lock_all(server.clock.now());
     effects::set_feed(server, &mut view, true);
-    let mut state = server.aof.state();
+    let mut state = server.persistence.aof.state();
     state.folder.clone_from(folder);
     state.manifest_name = names.manifest();
     state.manifest = manifest;
@@ -335,7 +347,7 @@ fn open(server: &Server, names: &Names, mut manifest: Manifest) -> Result<(), St
         .push_back((position, Order::Switch(file, part)));
     drop(state);
     drop(view);
-    server.aof.bell.notify_all();
+    server.persistence.aof.bell.notify_all();
     server.feed.wake();
     Ok(())
 }

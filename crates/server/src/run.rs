@@ -410,7 +410,7 @@ fn start_workers(
             // would hang.
             let guard = StopOnDrop::new(watched);
             let result = worker.run();
-            guard.server.aof.end_worker();
+            guard.server.persistence.aof.end_worker();
             result.map_err(|error| format!("worker {index}: {error}"))
         });
         threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);

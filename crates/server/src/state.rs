@@ -4,8 +4,10 @@
 //! that it needs.
 
 mod data;
+mod persistence;
 
 pub use self::data::{Data, Pause};
+pub use self::persistence::Persistence;
 use crate::routing::Routing;
 use crate::scrape::Scrape;
 use crate::tls::Tls;
@@ -59,6 +61,8 @@ pub struct Server {
     pub clock: Clock,
     /// Number of workers. If there is only one, it may keep all shards locked while it serves.
     pub threads: usize,
+    /// Files that keep the keys across runs.
+    pub persistence: Persistence,
     /// Settings.
     pub config: Config,
     /// Lock for the update of several settings together.
@@ -67,20 +71,14 @@ pub struct Server {
     pub acl: Acl,
     /// Connected clients.
     pub clients: Clients,
-    /// Append-only file.
-    pub aof: AppendOnly,
     /// Changes of keys as commands, for the append-only file and for replicas.
     pub feed: Feed,
     /// Replication.
     pub replication: Replication,
     /// Blocked clients.
     pub blocking: Blocking,
-    /// Loading of a snapshot file.
-    pub loading: Loading,
     /// Long commands and the clients that wait for them.
     pub long: Long,
-    /// Snapshots.
-    pub saving: Saving,
     /// Watched keys waiting to be removed.
     pub watches: Watches,
     /// Subscriptions.
@@ -184,18 +182,20 @@ impl Server {
         let server = Server {
             data: Data::new(keyspace, segments),
             threads,
+            persistence: Persistence {
+                aof: AppendOnly::default(),
+                saving: Saving::new(now_us / 1_000_000),
+                loading: Loading::default(),
+            },
             cluster: Routing::new(&config),
             config,
             config_change: Mutex::new(()),
             acl: Acl::default(),
             clients: Clients::default(),
-            aof: AppendOnly::default(),
             feed: Feed::default(),
             replication: Replication::new(run_id()),
             blocking: Blocking::default(),
-            loading: Loading::default(),
             long: Long::new(threads),
-            saving: Saving::new(now_us / 1_000_000),
             watches: Watches::default(),
             pubsub: PubSub::default(),
             scripting: Scripting::default(),
@@ -258,7 +258,7 @@ impl Server {
     pub fn stop(&self) {
         self.stops.store(true, Relaxed);
         self.long.stop();
-        self.saving.queue.stop();
+        self.persistence.saving.queue.stop();
         self.feed.stop();
         self.wake_all();
         self.scrape.wake();
@@ -284,10 +284,10 @@ impl Server {
 
     /// Returns why the server is not ready for clients; `None` if it is.
     pub fn why_not_ready(&self) -> Option<&'static str> {
-        if self.stops() || self.saving.stop_in_progress().is_some() {
+        if self.stops() || self.persistence.saving.stop_in_progress().is_some() {
             return Some("the server is stopping");
         }
-        if self.loading.is_on() {
+        if self.persistence.loading.is_on() {
             return Some("the server is loading the snapshot file");
         }
         let primary = self.replication.primary();

@@ -151,7 +151,7 @@ fn the_page_of_metrics_matches_the_tables() {
         }
         let server = Server::new(config, Clock::manual(1)).expect("valid settings");
         // Some metrics exist during a load only.
-        server.loading.begin(1);
+        server.persistence.loading.begin(1);
         let (table, census) = (command::table(), store::Census::default());
         let format = metrics::page::Format::Prometheus;
         let text = metrics::render(&server, table, &census, Duration::ZERO, format);

@@ -78,7 +78,7 @@ pub(crate) fn open_increment(folder: &Path, name: &str, is_new: bool) -> Result<
 /// # Errors
 /// A rewrite is in progress, or the engine has no snapshots. The message is a reply.
 pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static str> {
-    let aof = &server.aof;
+    let aof = &server.persistence.aof;
     if server.data.segments.is_some() {
         return Err("ERR the segment engine has no append-only file");
     }
@@ -92,6 +92,7 @@ pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static st
     let cause = format!("rewrite of the append-only file: {cause}");
     // The loader begins the file itself.
     let is_requested = server
+        .persistence
         .saving
         .request(&server.data, cause, Then::Rewritten)
         .is_ok();
@@ -107,7 +108,7 @@ pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static st
 pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<(), String> {
     let begun = try_begin(server, view, plan);
     if begun.is_err() {
-        let mut state = server.aof.state();
+        let mut state = server.persistence.aof.state();
         state.is_scheduled = server.config.is_on(Id::AppendOnly);
         (state.has_rewrite_failed, state.failed_at) = (true, Some(Instant::now()));
     }
@@ -115,7 +116,7 @@ pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> R
 }
 
 fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<(), String> {
-    let aof = &server.aof;
+    let aof = &server.persistence.aof;
     if server.feed.is_on() {
         // Before the state is locked, because the feed may wait for the file's thread, which needs
         // the state.
@@ -180,7 +181,7 @@ fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<()
 
 /// Ends a rewrite. `bytes` is the size of the base, if it is complete.
 pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
-    let aof = &server.aof;
+    let aof = &server.persistence.aof;
     let mut state = aof.state();
     let Some(rewriting) = state.rewriting.take() else {
         return;
@@ -208,13 +209,13 @@ pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
 /// Requests the rewrite that is due, if any: a scheduled one, one after a failure, or one because
 /// the file has grown. Ends the file after a rewrite by BGREWRITEAOF while `appendonly` is `no`.
 pub fn check(server: &Server) {
-    let aof: &AppendOnly = &server.aof;
+    let aof: &AppendOnly = &server.persistence.aof;
     let config = &server.config;
     let is_wanted = config.is_on(Id::AppendOnly);
     let cause = {
         let state = aof.state();
         let has_just_failed = state.failed_at.is_some_and(|at| at.elapsed() < RETRY_PAUSE);
-        if state.rewriting.is_some() || server.loading.is_on() {
+        if state.rewriting.is_some() || server.persistence.loading.is_on() {
             return;
         }
         let (now, before) = (state.current_bytes, state.bytes_after_rewrite.max(1));
@@ -249,8 +250,8 @@ pub fn apply(server: &Server) -> Result<(), String> {
     if wants && server.data.segments.is_some() {
         return Err("the segment engine has no append-only file".to_owned());
     }
-    let is_on = server.aof.is_on();
-    if wants && !is_on && !server.loading.is_on() {
+    let is_on = server.persistence.aof.is_on();
+    if wants && !is_on && !server.persistence.loading.is_on() {
         Names::of(server).create_folder()?;
         request_rewrite(server, "appendonly yes")?;
     } else if !wants && is_on {
@@ -262,13 +263,14 @@ pub fn apply(server: &Server) -> Result<(), String> {
 
 /// Applies `appendfsync`.
 pub fn apply_sync(server: &Server) {
-    let is_complete = server.aof.state().phase == Phase::On;
+    let is_complete = server.persistence.aof.state().phase == Phase::On;
     let is_always = server.config.number(Id::AppendFsync) == SYNC_ALWAYS;
     server
+        .persistence
         .aof
         .holds_replies
         .store(is_complete && is_always, Relaxed);
-    server.aof.bell.notify_all();
+    server.persistence.aof.bell.notify_all();
     server.feed.wake();
 }
 
@@ -278,13 +280,13 @@ fn end(server: &Server) {
     if !server.has_replicas() {
         effects::set_feed(server, &mut view, false);
     }
-    let mut state = server.aof.state();
+    let mut state = server.persistence.aof.state();
     state.phase = Phase::Off;
     (state.is_scheduled, state.rewriting) = (false, None);
     state.orders.push_back((server.feed.end(), Order::Close));
     drop(state);
     drop(view);
-    server.aof.bell.notify_all();
+    server.persistence.aof.bell.notify_all();
     server.feed.wake();
 }
 

@@ -119,7 +119,8 @@ impl Writer {
         if !server.stops() {
             return true;
         }
-        let have_workers_ended = server.aof.ended_workers.load(Relaxed) >= server.threads;
+        let have_workers_ended =
+            server.persistence.aof.ended_workers.load(Relaxed) >= server.threads;
         let has_rest = self.file.is_some()
             && (!self.pending.is_empty() || server.feed.lag(FILE) > 0)
             && !self.has_write_failed;
@@ -135,7 +136,7 @@ impl Writer {
 
     /// Returns how long to wait for the first byte.
     fn patience(&self, server: &Server, is_always: bool) -> Duration {
-        let has_order = !server.aof.state().orders.is_empty();
+        let has_order = !server.persistence.aof.state().orders.is_empty();
         match self.has_unsynced {
             _ if server.stops() || has_order => Duration::ZERO,
             true if is_always => Duration::ZERO,
@@ -170,7 +171,7 @@ impl Writer {
     /// would begin an fsync, and the other clients would wait for its end and for another one.
     /// Returns whether it waited.
     fn gather(&mut self, server: &Server) -> bool {
-        let aof = &server.aof;
+        let aof = &server.persistence.aof;
         let limit = (self.sync_took * GATHER_FACTOR).min(GATHER_MAX);
         let is_enough = || aof.held.load(Relaxed) >= self.group || server.stops();
         if is_enough() || self.synced_at.elapsed() >= limit {
@@ -193,9 +194,9 @@ impl Writer {
 
     /// Waits for an order.
     fn sleep(&self, server: &Server, time: Duration) {
-        let state = server.aof.state();
+        let state = server.persistence.aof.state();
         if state.orders.is_empty() || self.has_write_failed {
-            let waited = server.aof.bell.wait_timeout(state, time);
+            let waited = server.persistence.aof.bell.wait_timeout(state, time);
             drop(waited.expect("the lock is not poisoned"));
         }
     }
@@ -203,7 +204,7 @@ impl Writer {
     /// Performs the orders whose position was reached.
     fn take_orders(&mut self, server: &Server) {
         loop {
-            let mut state = server.aof.state();
+            let mut state = server.persistence.aof.state();
             let is_broken = state.is_broken;
             let Some((position, order)) = state.orders.front() else {
                 return;
@@ -230,8 +231,8 @@ impl Writer {
             }
             self.position = self.position.max(position);
             self.perform(server, order);
-            server.aof.state().is_performing = false;
-            if server.saving.has_request() {
+            server.persistence.aof.state().is_performing = false;
+            if server.persistence.saving.has_request() {
                 // A rewrite may have waited for this.
                 server.inboxes[0].wake();
             }
@@ -247,8 +248,8 @@ impl Writer {
                 self.file = None;
                 self.pending.clear();
                 server.feed.remove_reader(FILE);
-                server.aof.has_failed.store(false, Relaxed);
-                server.aof.holds_replies.store(false, Relaxed);
+                server.persistence.aof.has_failed.store(false, Relaxed);
+                server.persistence.aof.holds_replies.store(false, Relaxed);
                 server.wake_all();
             }
         }
@@ -259,7 +260,7 @@ impl Writer {
         self.settle(server);
         self.file = Some(file);
         self.annotation.clear();
-        let mut state = server.aof.state();
+        let mut state = server.persistence.aof.state();
         state.manifest.increments.push(part);
         if state.phase == Phase::On {
             let (folder, name) = (state.folder.clone(), state.manifest_name.clone());
@@ -267,14 +268,14 @@ impl Writer {
             drop(state);
             if let Err(error) = manifest.write(&folder, &name) {
                 self.fail(server, &error);
-                server.aof.state().distrust();
+                server.persistence.aof.state().distrust();
             }
         }
     }
 
     /// Activates a new base and deletes the parts that it replaces.
     fn rebase(&mut self, server: &Server, rewriting: Rewriting, bytes: u64) {
-        let mut state = server.aof.state();
+        let mut state = server.persistence.aof.state();
         let old = std::mem::take(&mut state.manifest);
         let (kept, gone): (Vec<Part>, Vec<Part>) = old
             .increments
@@ -297,7 +298,7 @@ impl Writer {
         if let Err(error) = manifest.write(&folder, &name) {
             // The manifest on the disk names the old parts, which are all there.
             log::warn!("{}: {error}", folder.join(&name).display());
-            let mut state = server.aof.state();
+            let mut state = server.persistence.aof.state();
             state.manifest.history = history;
             state.distrust();
             state.has_rewrite_failed = true;
@@ -312,7 +313,7 @@ impl Writer {
             // A part that stays costs space only.
             let _ = fs::remove_file(folder.join(&part.name));
         }
-        let mut state = server.aof.state();
+        let mut state = server.persistence.aof.state();
         let increments: u64 = manifest
             .increments
             .iter()
@@ -345,7 +346,7 @@ impl Writer {
     fn write(&mut self, server: &Server) -> io::Result<()> {
         while !self.pending.is_empty() {
             let limit = {
-                let state = server.aof.state();
+                let state = server.persistence.aof.state();
                 state.orders.front().map(|(position, _)| *position)
             };
             let left = limit.map_or(usize::MAX, |limit| {
@@ -385,11 +386,11 @@ impl Writer {
                 self.position += written as u64;
             }
             self.has_unsynced = true;
-            server.aof.state().current_bytes += written as u64;
+            server.persistence.aof.state().current_bytes += written as u64;
         }
         if self.has_write_failed {
             self.has_write_failed = false;
-            let mut state = server.aof.state();
+            let mut state = server.persistence.aof.state();
             if server.feed.set_file_failing(false) {
                 state.distrust();
             }
@@ -405,7 +406,7 @@ impl Writer {
     fn recover(&self, server: &Server) {
         log::info!("the append-only file can be written again");
         server.feed.set_file_failing(false);
-        server.aof.has_failed.store(false, Relaxed);
+        server.persistence.aof.has_failed.store(false, Relaxed);
     }
 
     fn fail(&mut self, server: &Server, error: &io::Error) {
@@ -415,7 +416,7 @@ impl Writer {
             );
         }
         self.has_write_failed = true;
-        server.aof.has_failed.store(true, Relaxed);
+        server.persistence.aof.has_failed.store(true, Relaxed);
         server.feed.set_file_failing(true);
     }
 
@@ -463,11 +464,11 @@ impl Writer {
         self.end_sync(server);
         let Some(file) = &self.file else { return };
         let start = Instant::now();
-        let released = server.aof.held.swap(0, Relaxed);
+        let released = server.persistence.aof.held.swap(0, Relaxed);
         let result = file.sync_data();
         self.synced_at = Instant::now();
         self.sync_took = self.synced_at - start;
-        self.group = released + server.aof.held.load(Relaxed);
+        self.group = released + server.persistence.aof.held.load(Relaxed);
         self.has_unsynced = false;
         self.report_sync(server, self.position, self.sync_took, result);
     }
@@ -475,7 +476,7 @@ impl Writer {
     /// Handles the result of an fsync of everything before a position.
     fn report_sync(&self, server: &Server, position: u64, took: Duration, result: io::Result<()>) {
         if took >= SYNC_INTERVAL {
-            server.aof.delayed_syncs.fetch_add(1, Relaxed);
+            server.persistence.aof.delayed_syncs.fetch_add(1, Relaxed);
         }
         match result {
             Ok(()) => self.publish(server, position),
@@ -484,21 +485,21 @@ impl Writer {
                     "the append-only file cannot be synchronized: {error}; commands that write \
                      are refused until it has been rewritten"
                 );
-                server.aof.has_failed.store(true, Relaxed);
-                server.aof.state().distrust();
+                server.persistence.aof.has_failed.store(true, Relaxed);
+                server.persistence.aof.state().distrust();
             }
         }
     }
 
     /// Publishes the position up to which the file is on disk, if the file is trusted.
     fn publish(&self, server: &Server, position: u64) {
-        let state = server.aof.state();
+        let state = server.persistence.aof.state();
         if state.is_broken {
             return;
         }
-        server.aof.synced.store(position, Relaxed);
+        server.persistence.aof.synced.store(position, Relaxed);
         drop(state);
-        if server.aof.has_waiting.swap(false, Relaxed) {
+        if server.persistence.aof.has_waiting.swap(false, Relaxed) {
             server.wake_all();
         }
     }

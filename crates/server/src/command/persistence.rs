@@ -83,7 +83,8 @@ fn rewrite(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 }
 
 fn last_save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    ctx.reply.integer(ctx.server.saving.last_save() as i64);
+    ctx.reply
+        .integer(ctx.server.persistence.saving.last_save() as i64);
 }
 
 fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {

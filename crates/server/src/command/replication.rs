@@ -335,7 +335,7 @@ fn wait_for_file(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (_, Some(replicas)) if replicas < 0 => "ERR value is out of range, must be positive",
         (Some(local), Some(replicas)) => match whole_timeout_ms(&args[3]) {
             Err(refusal) => return refusal.write(&mut ctx.reply),
-            Ok(_) if local == 1 && !ctx.server.aof.is_on() => {
+            Ok(_) if local == 1 && !ctx.server.persistence.aof.is_on() => {
                 "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
             }
             Ok(timeout_ms) => return wait_until(ctx, Some(local == 1), replicas, timeout_ms),

@@ -48,7 +48,7 @@ pub(super) fn check(
         && chosen.spec.flags & RARE == 0
         && chosen.spec.accepts(args.len())
         && args.len() <= ARGUMENTS_MANY
-        && !server.loading.is_on()
+        && !server.persistence.loading.is_on()
         && !server.replication.is_stale()
         && (session.has_all_rights(&server.acl)
             || session.has_current_user(&server.acl)
@@ -138,7 +138,7 @@ fn check_all(
             spec.name
         ));
     }
-    if server.loading.is_on() && !runs_with(flag::LOADING, session, chosen) {
+    if server.persistence.loading.is_on() && !runs_with(flag::LOADING, session, chosen) {
         return Err(LOADING.into());
     }
     if server.replication.is_stale()

@@ -259,7 +259,7 @@ fn must_save_first<'v>(
     (spec, is_long): (&'static Spec, bool),
     args: Args<'_>,
 ) -> bool {
-    if !server.saving.is_walking()
+    if !server.persistence.saving.is_walking()
         || (!is_long && spec.flags & (flag::WRITE | flag::MAY_WRITE) == 0)
     {
         return false;

@@ -37,7 +37,7 @@ fn is_too_large(request: &Request) -> bool {
 /// Writes the error for a request that the server's state does not permit. Returns whether there
 /// was one.
 fn is_refused(server: &Server, request: &Request, out: &mut Output) -> bool {
-    if server.loading.is_on() && memcached::refuse_keys(request, LOADING, out) {
+    if server.persistence.loading.is_on() && memcached::refuse_keys(request, LOADING, out) {
         return true;
     }
     let is_stale = server.replication.is_stale() && !server.config.is_on(Id::ReplicaServeStale);

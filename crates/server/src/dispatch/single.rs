@@ -66,7 +66,7 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
         }
     }
     executor.finish();
-    if server.saving.has_request() {
+    if server.persistence.saving.has_request() {
         save(server, session, &mut executor, &mut output);
     }
     *out = output.take_bytes();
@@ -77,10 +77,10 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
 fn save(server: &Server, session: &mut Session, executor: &mut Executor<'_>, output: &mut Output) {
     let now = executor.now();
     let (mut file, mut messages, mut answers) = (None, Vec::new(), Vec::new());
-    while server.saving.is_busy() && !server.stops() {
+    while server.persistence.saving.is_busy() && !server.stops() {
         saving::begin(server, now);
         (0..server.threads).for_each(|worker| saving::walk(server, worker, Duration::ZERO, now));
-        while let Some((task, _)) = server.saving.queue.try_next() {
+        while let Some((task, _)) = server.persistence.saving.queue.try_next() {
             writer::perform(server, &mut file, task);
         }
         server.inboxes[0].take(&mut messages);

@@ -172,17 +172,24 @@ impl<'a> Report<'a> {
 
     pub(super) fn saving(&self) -> &SavingFacts {
         let server = self.server;
-        let facts = || server.saving.facts(server.data.keyspace.changes());
+        let facts = || {
+            server
+                .persistence
+                .saving
+                .facts(server.data.keyspace.changes())
+        };
         self.cells.saving.get_or_init(facts)
     }
 
     pub(super) fn aof(&self) -> &AofFacts {
-        self.cells.aof.get_or_init(|| self.server.aof.facts())
+        self.cells
+            .aof
+            .get_or_init(|| self.server.persistence.aof.facts())
     }
 
     /// Returns the load in progress, if any.
     pub(super) fn load(&self) -> Option<&Load> {
-        let loading = &self.server.loading;
+        let loading = &self.server.persistence.loading;
         let load = || Load {
             started: loading.started.load(Relaxed),
             total_bytes: loading.total_bytes.load(Relaxed),

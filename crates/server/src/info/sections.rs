@@ -166,7 +166,7 @@ fn script_bytes(info: &Report<'_>) -> u64 {
 
 #[rustfmt::skip]
 pub(super) const PERSISTENCE: &[Row] = &[
-    row("loading", |info| info.server.loading.is_on().into(), gauge("loading_dump_file", "Whether a snapshot file is being loaded.", Same)),
+    row("loading", |info| info.server.persistence.loading.is_on().into(), gauge("loading_dump_file", "Whether a snapshot file is being loaded.", Same)),
     row("async_loading", |_| 0.into(), No(Constant)),
     row("current_cow_peak", |info| info.saving().queued_peak_bytes.into(), gauge("snapshot_queued_peak_bytes", "Highest number of bytes queued for the present snapshot.", As("current_cow_peak"))),
     row("current_cow_size", |info| info.saving().queued_bytes.into(), gauge("snapshot_queued_bytes", "Number of bytes queued for the present snapshot.", As("current_cow_size"))),
@@ -179,9 +179,9 @@ pub(super) const PERSISTENCE: &[Row] = &[
     row("current_fork_perc", |_| "0.00".into(), No(Constant)),
     row("rdb_saves", |info| info.saving().saves.into(), counter("rdb_saves", "Number of complete snapshots.", Same)),
     row("rdb_last_cow_size", |info| info.saving().last_peak_bytes.into(), gauge("rdb_last_cow_size_bytes", "Highest number of bytes queued for the last snapshot.", Same)),
-    row("rdb_last_load_keys_expired", |info| info.server.loading.expired.load(Relaxed).into(), gauge("rdb_last_load_expired_keys", "Number of keys that had expired before the last load.", Same)),
-    row("rdb_last_load_keys_loaded", |info| info.server.loading.keys.load(Relaxed).into(), gauge("rdb_last_load_loaded_keys", "Number of keys that the last load has stored.", Same)),
-    row("rdb_last_load_keys_empty", |info| info.server.loading.empty.load(Relaxed).into(), gauge("rdb_last_load_empty_keys", "Number of keys that the last load has skipped, because their collections have no elements.", Lacks)),
+    row("rdb_last_load_keys_expired", |info| info.server.persistence.loading.expired.load(Relaxed).into(), gauge("rdb_last_load_expired_keys", "Number of keys that had expired before the last load.", Same)),
+    row("rdb_last_load_keys_loaded", |info| info.server.persistence.loading.keys.load(Relaxed).into(), gauge("rdb_last_load_loaded_keys", "Number of keys that the last load has stored.", Same)),
+    row("rdb_last_load_keys_empty", |info| info.server.persistence.loading.empty.load(Relaxed).into(), gauge("rdb_last_load_empty_keys", "Number of keys that the last load has skipped, because their collections have no elements.", Lacks)),
     row("aof_enabled", |info| info.aof().is_on.into(), gauge("aof_enabled", "Whether the append-only file is on.", Same)),
     row("aof_rewrite_in_progress", |info| info.aof().is_rewriting.into(), gauge("aof_rewrite_in_progress", "Whether the append-only file is being rewritten.", Same)),
     row("aof_rewrite_scheduled", |info| info.aof().is_scheduled.into(), gauge("aof_rewrite_scheduled", "Whether a rewrite of the append-only file follows the present snapshot.", Same)),
@@ -204,7 +204,7 @@ pub(super) const PERSISTENCE: &[Row] = &[
     // The next six are present during a load.
     row("loading_start_time", |info| info.load().map(|load| load.started).into(), gauge("loading_start_timestamp_seconds", "Start of the present load.", Lacks)),
     row("loading_total_bytes", |info| info.load().map(|load| load.total_bytes).into(), gauge("loading_total_bytes", "Size of the file that is being loaded.", Lacks)),
-    row("loading_rdb_used_mem", |info| info.load().map(|_| info.server.loading.used_bytes.load(Relaxed)).into(), gauge("loading_memory_bytes", "Memory in use when the file was written that is being loaded.", Lacks)),
+    row("loading_rdb_used_mem", |info| info.load().map(|_| info.server.persistence.loading.used_bytes.load(Relaxed)).into(), gauge("loading_memory_bytes", "Memory in use when the file was written that is being loaded.", Lacks)),
     row("loading_loaded_bytes", |info| info.load().map(|load| load.loaded_bytes).into(), gauge("loading_loaded_bytes", "Number of bytes that the present load has read.", Lacks)),
     row("loading_loaded_perc", |info| info.load().map_or(Value::Absent, |load| Decimal(load.percent(), 2)), No(Repeats)),
     row("loading_eta_seconds", |info| info.load().map(|load| load.seconds_left(info.now_us)).into(), gauge("loading_eta_seconds", "Estimated time until the present load ends.", Lacks)),

@@ -69,7 +69,7 @@ pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
         );
         return Ok(None);
     }
-    server.loading.is_from_file.store(true, Relaxed);
+    server.persistence.loading.is_from_file.store(true, Relaxed);
     begin(server, path.display().to_string(), file).map(Some)
 }
 
@@ -77,7 +77,7 @@ pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
 fn begin(server: &Server, name: String, file: File) -> Result<Source, String> {
     let found = file.metadata();
     let bytes = found.map_err(|error| format!("{name}: {error}"))?.len();
-    server.loading.begin(seconds(server));
+    server.persistence.loading.begin(seconds(server));
     Ok(Source { name, file, bytes })
 }
 
@@ -106,13 +106,14 @@ pub fn load(
     origin: Origin,
     add_library: AddLibrary,
 ) -> Result<(), String> {
-    let loading = &server.loading;
+    let loading = &server.persistence.loading;
     loading.begin(seconds(server));
     loading.total_bytes.store(total_bytes, Relaxed);
     let begun = Begun(loading);
     let changes = server.data.keyspace.changes();
     let result = load_parts(server, name, source, origin, add_library);
     server
+        .persistence
         .saving
         .ignore_changes(server.data.keyspace.changes().wrapping_sub(changes));
     server.scripting.free_functions();
@@ -141,7 +142,7 @@ pub fn reload(server: &Server, flushes: bool, add_library: AddLibrary) -> Result
             (0..server.data.keyspace.databases()).for_each(|db| view.flush(db as u8));
         }
         // What was changed is not in the feed.
-        server.aof.distrust();
+        server.persistence.aof.distrust();
         load(server, &name, file, bytes, Origin::Other, add_library)
     });
     loaded.map_err(|error| {
@@ -180,7 +181,7 @@ pub fn load_parts<R: io::Read>(
     origin: Origin,
     add_library: AddLibrary,
 ) -> Result<Loaded<R>, String> {
-    let loading = &server.loading;
+    let loading = &server.persistence.loading;
     let start = Instant::now();
     let mut loader = Loader::new(server, source, add_library);
     loader.is_start = origin == Origin::Start;
@@ -425,7 +426,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
                     if self.server.stops() {
                         break;
                     }
-                    if self.server.loading.is_cancelled() {
+                    if self.server.persistence.loading.is_cancelled() {
                         return Err("the load was cancelled, because the role changes".to_owned());
                     }
                 }
@@ -457,7 +458,11 @@ impl<'s, R: io::Read> Loader<'s, R> {
             self.progress();
         }
         if deadline.is_some_and(|deadline| self.now > deadline) {
-            self.server.loading.expired.fetch_add(1, Relaxed);
+            self.server
+                .persistence
+                .loading
+                .expired
+                .fetch_add(1, Relaxed);
             return Ok(());
         }
         let key = self.server.data.keyspace.key(self.database, &self.key);
@@ -533,7 +538,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
 
     /// Updates the time and the numbers that INFO shows.
     fn progress(&mut self) {
-        let loading = &self.server.loading;
+        let loading = &self.server.persistence.loading;
         if !self.is_base {
             self.set_now(self.server.clock.now());
         }
@@ -554,14 +559,14 @@ fn field(server: &Server, name: &[u8], value: &[u8]) {
     match name {
         b"repl-stream-db" => {
             let db = value.parse().unwrap_or(0);
-            server.loading.stream_db.store(db, Relaxed);
+            server.persistence.loading.stream_db.store(db, Relaxed);
         }
         b"mayfly-ver" => log::info!("the file was written by Mayfly {value}"),
         b"redis-ver" => log::info!("the file was written by Redis {value}"),
         b"valkey-ver" => log::info!("the file was written by Valkey {value}"),
         b"used-mem" => {
             let bytes = value.parse().unwrap_or(0);
-            server.loading.used_bytes.store(bytes, Relaxed);
+            server.persistence.loading.used_bytes.store(bytes, Relaxed);
         }
         _ => {}
     }

@@ -67,12 +67,12 @@ impl<'s> Storer<'s> {
     /// The value contradicts itself: an element occurs twice.
     pub fn has_content(&self, key: &Key<'_>, offset: u64) -> Result<bool, Failure> {
         if self.restored.is_empty() {
-            self.server.loading.skip_empty(key);
+            self.server.persistence.loading.skip_empty(key);
             return Ok(false);
         }
         if self.restored.is_sound() {
             let has_expired = self.restored.has_expired();
-            let expired = &self.server.loading.expired;
+            let expired = &self.server.persistence.loading.expired;
             expired.fetch_add(has_expired.into(), Relaxed);
             return Ok(!has_expired);
         }

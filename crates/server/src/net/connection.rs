@@ -315,7 +315,10 @@ impl Connection {
     /// change was added to the feed since `position`.
     fn hold_replies(&mut self, server: &Server, position: u64, next: Next) {
         let end = server.feed.end();
-        if !server.aof.holds_replies() || end == position || end <= server.aof.synced() {
+        if !server.persistence.aof.holds_replies()
+            || end == position
+            || end <= server.persistence.aof.synced()
+        {
             return;
         }
         self.sync_at = Some(end);
@@ -338,7 +341,9 @@ impl Connection {
 
     /// Whether replies need not be held any longer.
     pub fn is_synced(&self, server: &Server) -> bool {
-        let is_done = |at: u64| server.aof.synced() >= at || !server.aof.holds_replies();
+        let is_done = |at: u64| {
+            server.persistence.aof.synced() >= at || !server.persistence.aof.holds_replies()
+        };
         self.sync_at.is_none_or(is_done)
     }
 
@@ -856,7 +861,7 @@ impl Connection {
         self.bound_output(server);
         self.absorb_backlog();
         let end = server.feed.end();
-        if server.aof.holds_replies() && end > server.aof.synced() {
+        if server.persistence.aof.holds_replies() && end > server.persistence.aof.synced() {
             self.sync_at = Some(end);
         }
         let is_free = self.output.is_empty() && !self.output.is_cut_off();

@@ -207,7 +207,7 @@ impl Worker {
         }
         self.is_busy = self.run_expiry(executor, start, expired_at);
         saving::walk(server, self.index, expired_at.elapsed(), executor.now());
-        if self.index == 0 && server.saving.has_request() {
+        if self.index == 0 && server.persistence.saving.has_request() {
             saving::begin(server, executor.now());
         }
         if start >= self.periodic_at {
@@ -439,7 +439,7 @@ impl Worker {
         if connection.awaits_sync() && !connection.is_syncing && next != Next::Close {
             connection.is_syncing = true;
             self.syncing.push((index, connection.session.info.id));
-            executor.server().aof.count_held();
+            executor.server().persistence.aof.count_held();
         }
         if connection.is_over_limit(executor.server(), executor.moment()) {
             connection.report_excess(executor.server());
@@ -687,7 +687,7 @@ impl Worker {
             return false;
         }
         // The request comes before the comparison, so that no synchronization is missed.
-        server.aof.wait();
+        server.persistence.aof.wait();
         let is_synced = |(index, id): &(usize, u64)| {
             let connection = self.connections.get(*index).and_then(Option::as_ref);
             connection.is_none_or(|c| c.session.info.id != *id || c.is_synced(server))

@@ -212,7 +212,7 @@ impl<'s> Link<'s> {
         self.greet()?;
         if self.synchronize()? {
             *applier = Applier::of_primary(self.server);
-            applier.select(self.server.loading.stream_db.load(Relaxed));
+            applier.select(self.server.persistence.loading.stream_db.load(Relaxed));
         }
         // The position precedes a transaction of which only a part was received: it comes again.
         applier.discard_transaction();
@@ -414,16 +414,19 @@ impl<'s> Link<'s> {
             return Err(wrong("another primary was set".to_owned()));
         }
         let file = File::open(path)?;
-        server.loading.begin(server.clock.now_us() / 1_000_000);
-        server.loading.stream_db.store(0, Relaxed);
-        let _begun = Begun(&server.loading);
+        server
+            .persistence
+            .loading
+            .begin(server.clock.now_us() / 1_000_000);
+        server.persistence.loading.stream_db.store(0, Relaxed);
+        let _begun = Begun(&server.persistence.loading);
         flush_all(server);
         server.data.keyspace.set_removal_limit(Some(EARLIEST));
         let loaded = self.load_file(file);
         if let Err(error) = loaded {
             flush_all(server);
             server.feed.restart_at(0);
-            server.aof.distrust();
+            server.persistence.aof.distrust();
             return Err(wrong(error));
         }
         server.feed.restart_at(position);
@@ -431,7 +434,7 @@ impl<'s> Link<'s> {
         (state.id, state.earlier) = (id, None);
         state.has_removed = false;
         drop(state);
-        server.aof.distrust();
+        server.persistence.aof.distrust();
         server.wake_all();
         Ok(())
     }
@@ -462,7 +465,7 @@ impl<'s> Link<'s> {
                         return Err("the thread that loads has ended".to_owned());
                     }
                     Err(RecvTimeoutError::Timeout) if server.replication.is_changing() => {
-                        server.loading.cancel();
+                        server.persistence.loading.cancel();
                     }
                     Err(RecvTimeoutError::Timeout) if sent_at.elapsed() >= PAUSE => {
                         sent_at = Instant::now();
@@ -496,7 +499,7 @@ impl<'s> Link<'s> {
                 self.acknowledge()?;
             }
             // With a stream that never pauses, the data threads find no time between its commands.
-            if server.saving.has_request() {
+            if server.persistence.saving.has_request() {
                 saving::begin(server, server.clock.now());
             }
             self.receive()?;
@@ -506,8 +509,8 @@ impl<'s> Link<'s> {
     fn acknowledge(&mut self) -> io::Result<()> {
         let server = self.server;
         let position = server.feed.end().to_string();
-        if server.aof.is_complete() {
-            let synced = server.aof.synced().to_string();
+        if server.persistence.aof.is_complete() {
+            let synced = server.persistence.aof.synced().to_string();
             return self.send(&["REPLCONF", "ACK", &position, "FACK", &synced]);
         }
         self.send(&["REPLCONF", "ACK", &position])

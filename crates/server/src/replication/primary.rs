@@ -114,9 +114,10 @@ pub fn request_snapshot(server: &Server) {
         state.has_snapshot = true;
     }
     let cause = "for replicas".to_owned();
-    let is_possible = !server.loading.is_on();
+    let is_possible = !server.persistence.loading.is_on();
     if is_possible
         && server
+            .persistence
             .saving
             .request(&server.data, cause, Then::Replicas)
             .is_ok()
@@ -402,7 +403,10 @@ fn backlog_without_replicas(server: &Server) -> u64 {
     let mut view = server.data.keyspace.lock_all(server.clock.now());
     let mut state = server.replication.state();
     state.no_replicas_since = None;
-    if !server.aof.is_on() && !server.replication.is_replica() && state.replicas.is_empty() {
+    if !server.persistence.aof.is_on()
+        && !server.replication.is_replica()
+        && state.replicas.is_empty()
+    {
         effects::set_feed(server, &mut view, false);
         // What follows is not in the feed, so that no replica may continue.
         (state.id, state.earlier) = (new_id(), None);
@@ -422,7 +426,7 @@ pub fn new_id() -> String {
 pub fn ping(server: &Server) {
     // A replica that takes over must have the whole feed, and one that continues after a stop must
     // have no more than its snapshot.
-    let is_stopping = server.saving.stop_in_progress().is_some();
+    let is_stopping = server.persistence.saving.stop_in_progress().is_some();
     let replication = &server.replication;
     if replication.is_replica() || replication.failover().is_some() || is_stopping {
         return;
@@ -456,7 +460,8 @@ fn acked_count(server: &Server, position: u64, in_file: bool) -> usize {
 /// Returns the numbers that a waiting client's position has reached: of this server's file, and of
 /// replicas.
 fn reached(server: &Server, wait: &Wait) -> (i64, i64) {
-    let is_local = server.aof.is_complete() && server.aof.synced() >= wait.position;
+    let is_local =
+        server.persistence.aof.is_complete() && server.persistence.aof.synced() >= wait.position;
     let replicas = acked_count(server, wait.position, wait.local.is_some());
     (i64::from(is_local), replicas as i64)
 }

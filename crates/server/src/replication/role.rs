@@ -110,7 +110,7 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
     effects::set_feed(server, &mut view, true);
     drop(state);
     if has_removed {
-        server.aof.distrust();
+        server.persistence.aof.distrust();
     }
     replication.count_good(&server.config);
     drop(view);

@@ -24,13 +24,13 @@ pub fn request(server: &Server, request: Request) -> Result<(), &'static str> {
     if restart.program().is_none() {
         return Err(NO_PROGRAM);
     }
-    if server.stops() || server.saving.stop_in_progress().is_some() {
+    if server.stops() || server.persistence.saving.stop_in_progress().is_some() {
         return match restart.phase() {
             Phase::None => Err(STOPPING),
             _ => Err(IN_PROGRESS),
         };
     }
-    if server.loading.is_on() {
+    if server.persistence.loading.is_on() {
         return Err(LOADING);
     }
     let is_kept = |segments: &Segments| segments.has_file();
@@ -73,8 +73,9 @@ fn prepare(server: &Server, number: u64, request: Request) -> Result<(), String>
     if !restart.proceed(number) {
         return Err(CANCELLED.to_owned());
     }
-    let has_file = server.aof.is_on();
-    let is_file_good = server.aof.is_complete() && !server.aof.refuses_writes();
+    let has_file = server.persistence.aof.is_on();
+    let is_file_good =
+        server.persistence.aof.is_complete() && !server.persistence.aof.refuses_writes();
     let goal = match request.wants {
         Some(false) => None,
         _ if has_file && !is_file_good => return Err(NO_FILE.to_owned()),

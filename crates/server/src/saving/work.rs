@@ -41,10 +41,13 @@ pub fn request(server: &Server, cause: String, then: Then) -> Result<(), &'stati
         return Err(NOT_SUPPORTED);
     }
     // A file with a part of the keys would replace the one that is being loaded.
-    if server.loading.is_on() {
+    if server.persistence.loading.is_on() {
         return Err(LOADING);
     }
-    let replaced = server.saving.request(&server.data, cause, then)?;
+    let replaced = server
+        .persistence
+        .saving
+        .request(&server.data, cause, then)?;
     if let Some(then) = replaced {
         follow(server, then, None);
     }
@@ -59,7 +62,7 @@ pub fn request_soon(server: &Server, cause: &'static str) {
     if !has_points(server) {
         return;
     }
-    server.saving.state().due = Some(cause);
+    server.persistence.saving.state().due = Some(cause);
     // If it is refused, the periodic check of save points tries again.
     let _ = request(server, cause.to_owned(), Then::Nothing);
 }
@@ -85,7 +88,7 @@ pub fn has_points(server: &Server) -> bool {
 /// Logs that changes are lost if the keys come from the snapshot file and nothing writes it again:
 /// after the load, or before a stop with the number of `changes`, if there are any.
 pub fn warn_unsaved(server: &Server, changes: Option<u64>) {
-    let is_from_file = server.loading.is_from_file.load(Relaxed);
+    let is_from_file = server.persistence.loading.is_from_file.load(Relaxed);
     if !is_from_file || has_points(server) || server.config.is_on(Id::AppendOnly) {
         return;
     }
@@ -105,7 +108,7 @@ pub fn warn_unsaved(server: &Server, changes: Option<u64>) {
 /// file's thread puts an earlier base in force or a command of the primary is being executed. No
 /// shard may be locked by the caller.
 pub fn begin(server: &Server, now: Tick) {
-    let saving = &server.saving;
+    let saving = &server.persistence.saving;
     if server.long.is_running() {
         return;
     }
@@ -119,7 +122,7 @@ pub fn begin(server: &Server, now: Tick) {
     let mut view = server.data.keyspace.lock_all(now);
     let mut state = saving.state();
     // Under the locks no long command begins.
-    let must_wait = state.machine.has_requested_base() && server.aof.is_settling();
+    let must_wait = state.machine.has_requested_base() && server.persistence.aof.is_settling();
     if must_wait || server.long.is_running() {
         return;
     }
@@ -208,7 +211,7 @@ pub fn plan(server: &Server, now: Tick) -> Plan {
 
 /// Wakes the worker that walks the current shard.
 pub fn wake_walker(server: &Server) {
-    if let Some(at) = server.saving.position() {
+    if let Some(at) = server.persistence.saving.position() {
         server.inboxes[walker_of(server, at)].wake();
     }
 }
@@ -226,7 +229,7 @@ pub fn next_walk(server: &Server, worker: usize) -> Option<Duration> {
 /// Returns the part of the walk that a worker does next, and the pause before it.
 #[inline]
 fn due_walk(server: &Server, worker: usize) -> Option<(Position, Duration)> {
-    let saving = &server.saving;
+    let saving = &server.persistence.saving;
     let at = saving.position()?;
     if walker_of(server, at) != worker || saving.queue.is_filled() {
         return None;
@@ -239,7 +242,7 @@ fn due_walk(server: &Server, worker: usize) -> Option<(Position, Duration)> {
 /// Walks the current shard for one time slice if it is this worker's. `turn` is the duration of the
 /// previous iteration of the event loop. The caller must not have locked a shard.
 pub fn walk(server: &Server, worker: usize, turn: Duration, now: Tick) {
-    let saving = &server.saving;
+    let saving = &server.persistence.saving;
     if saving.position().is_none() {
         return;
     }
@@ -267,7 +270,7 @@ fn after_step(server: &Server, at: Position, step: SnapshotStep, worker: usize, 
     match step {
         SnapshotStep::More => {}
         SnapshotStep::Done => {
-            if server.saving.pass(&server.data, at) {
+            if server.persistence.saving.pass(&server.data, at) {
                 wake_walker(server);
             }
         }
@@ -284,7 +287,11 @@ fn after_step(server: &Server, at: Position, step: SnapshotStep, worker: usize, 
 
 fn pause(server: &Server) {
     let until = server.clock.moment().0 + RETRY_PAUSE.as_millis() as u64;
-    server.saving.paused_until_ms.store(until, Relaxed);
+    server
+        .persistence
+        .saving
+        .paused_until_ms
+        .store(until, Relaxed);
 }
 
 /// Passes the large value of a key to the thread, if it is not saved yet. The key's shard is
@@ -299,9 +306,9 @@ pub fn lend(server: &Server, view: &mut View<'_>, key: &Key<'_>, worker: usize) 
     }
     match view.lend_unsaved(key) {
         Some(loan) => {
-            let epoch = server.saving.epoch();
+            let epoch = server.persistence.saving.epoch();
             let task = Task::WriteLoan(epoch, Box::new(loan), worker);
-            server.saving.queue.push(task);
+            server.persistence.saving.queue.push(task);
         }
         None => server.long.end(),
     }
@@ -310,7 +317,7 @@ pub fn lend(server: &Server, view: &mut View<'_>, key: &Key<'_>, worker: usize) 
 
 /// Ends the snapshot in progress with the thread's result. No shard may be locked by the caller.
 pub fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
-    let saving = &server.saving;
+    let saving = &server.persistence.saving;
     if result.is_err() {
         let mut state = saving.state();
         if !state.machine.fail(epoch) {
@@ -387,7 +394,7 @@ pub fn check_points(server: &Server) {
     }
     let (changes, seconds, due) = {
         let changes = server.data.keyspace.changes();
-        let state = server.saving.state();
+        let state = server.persistence.saving.state();
         let failed = state.failed_at;
         let has_just_failed = failed.is_some_and(|failed| failed.elapsed() < FAILED_PAUSE);
         if state.machine.is_busy() || has_just_failed {
@@ -418,7 +425,7 @@ pub fn check_points(server: &Server) {
 /// snapshot failed, or because the append-only file cannot be written.
 #[inline]
 pub fn refuses_writes(server: &Server) -> Option<&'static str> {
-    if server.aof.refuses_writes() {
+    if server.persistence.aof.refuses_writes() {
         return Some(WRITES_REFUSED_BY_FILE);
     }
     if server.replication.is_replica() && server.config.is_on(Id::ReplicaReadOnly) {
@@ -427,7 +434,7 @@ pub fn refuses_writes(server: &Server) -> Option<&'static str> {
     if server.replication.lacks_replicas() {
         return Some(TOO_FEW_REPLICAS);
     }
-    let is_refused = server.saving.has_failed.load(Relaxed)
+    let is_refused = server.persistence.saving.has_failed.load(Relaxed)
         && server.config.is_on(Id::StopWritesOnError)
         && !server.config.text(Id::Save).is_empty();
     is_refused.then_some(WRITES_REFUSED)
@@ -523,10 +530,13 @@ pub fn stop(
         RestartPhase::Ready | RestartPhase::Executing => return Ok(false),
         RestartPhase::None | RestartPhase::Checking => {}
     }
-    if server.loading.is_on() || !wants.unwrap_or_else(|| has_points(server)) {
+    if server.persistence.loading.is_on() || !wants.unwrap_or_else(|| has_points(server)) {
         if wants.is_none() {
             let changes = server.data.keyspace.changes();
-            warn_unsaved(server, Some(server.saving.facts(changes).changes));
+            warn_unsaved(
+                server,
+                Some(server.persistence.saving.facts(changes).changes),
+            );
         }
         server.stop();
         return Ok(false);
@@ -567,7 +577,7 @@ pub fn abort_stop(server: &Server) -> bool {
 }
 
 fn end_early(server: &Server, event: impl FnOnce(&mut Machine) -> Ended) -> Ended {
-    let ended = server.saving.end_early(&server.data, event);
+    let ended = server.persistence.saving.end_early(&server.data, event);
     if let Ended::Requested(request) = &ended {
         follow(server, request.then, None);
     }

@@ -215,7 +215,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 /// Writes snapshots until the server stops.
 pub fn run(server: &Server) {
     let mut file = None;
-    while let Some((task, may_continue)) = server.saving.queue.next() {
+    while let Some((task, may_continue)) = server.persistence.saving.queue.next() {
         perform(server, &mut file, task);
         if may_continue {
             work::wake_walker(server);
@@ -225,7 +225,7 @@ pub fn run(server: &Server) {
 
 /// Performs one task. `file` is the file in progress; `None` also after it has failed.
 pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
-    let queue = &server.saving.queue;
+    let queue = &server.persistence.saving.queue;
     if let Some(cancelled) = file.take_if(|file| !queue.accepts(file.plan.epoch)) {
         let epoch = cancelled.plan.epoch;
         drop(cancelled);
@@ -259,7 +259,7 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
                     true => file.path.clone(),
                     false => file.plan.folder.join(&file.plan.name),
                 };
-                let may_end = || server.saving.complete(&server.data, epoch);
+                let may_end = || server.persistence.saving.complete(&server.data, epoch);
                 let written = match file.plan.is_temporary {
                     true => file.complete_for_restart(may_end).map(|(written, path)| {
                         server.restart.keep_snapshot(path);
@@ -298,6 +298,6 @@ fn of_epoch(file: &mut Option<SnapshotFile>, epoch: u32) -> Option<&mut Snapshot
 
 /// Reports the end of a snapshot to the worker that completes it.
 fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
-    server.saving.queue.close(epoch);
+    server.persistence.saving.queue.close(epoch);
     server.inboxes[0].push(0, Message::Saved(epoch, result));
 }

@@ -147,7 +147,7 @@ fn values_are_loaded_with_their_deadlines() {
 
 /// Returns the numbers of keys that the last load has stored and that had expired before.
 fn counts(bench: &Bench) -> (u64, u64) {
-    let loading = &bench.server.loading;
+    let loading = &bench.server.persistence.loading;
     (
         loading.keys.load(Ordering::Relaxed),
         loading.expired.load(Ordering::Relaxed),
@@ -315,7 +315,7 @@ fn what_cannot_be_loaded_is_named_with_its_offset() {
         let bench = bench(threads);
         let result = load(&bench.server, "a file", file, 0);
         bench.server.data.keyspace.check();
-        assert!(!bench.server.loading.is_on());
+        assert!(!bench.server.persistence.loading.is_on());
         result.expect_err("it is refused")
     };
     let twice = file(|writer| {
@@ -364,7 +364,7 @@ fn commands_on_keys_are_refused_during_a_load() {
     const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
     let mut bench = bench("1");
     check(&mut bench, &[("MULTI", "+OK"), ("SET k v", "+QUEUED")]);
-    bench.server.loading.begin(START.0 / 1000);
+    bench.server.persistence.loading.begin(START.0 / 1000);
     check(
         &mut bench,
         &[
@@ -388,7 +388,7 @@ fn commands_on_keys_are_refused_during_a_load() {
     ] {
         assert!(info.contains(field), "{field} in {info}");
     }
-    bench.server.loading.end();
+    bench.server.persistence.loading.end();
     check(&mut bench, &[("GET k", "nil")]);
 }
 
@@ -500,7 +500,7 @@ fn outcome(file: &[u8], threads: &str) -> (Result<(), String>, (u64, u64), Vec<S
     let mut bench = bench(threads);
     let result = load(&bench.server, "a file", file, 0);
     bench.server.data.keyspace.check();
-    assert!(!bench.server.loading.is_on());
+    assert!(!bench.server.persistence.loading.is_on());
     match result {
         Ok(()) => (Ok(()), counts(&bench), contents(&mut bench)),
         error => (error, (0, 0), Vec::new()),

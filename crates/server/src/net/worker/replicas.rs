@@ -41,7 +41,7 @@ impl Worker {
         if self.index != 0 || server.replication.waits.is_empty() {
             return None;
         }
-        server.aof.wait();
+        server.persistence.aof.wait();
         let deadline = server.replication.waits.next()?;
         Some(Duration::from_millis(deadline.since(now)))
     }

@@ -134,9 +134,9 @@ impl World {
     }
 
     fn begin(&mut self) {
-        let epoch = self.server.saving.state().machine.epoch();
+        let epoch = self.server.persistence.saving.state().machine.epoch();
         begin(&self.server, Tick(NOW));
-        if self.server.saving.state().machine.epoch() != epoch {
+        if self.server.persistence.saving.state().machine.epoch() != epoch {
             self.begun_keys.clone_from(&self.keys);
         }
     }
@@ -163,7 +163,7 @@ impl World {
     /// The thread performs a task. A file that it completes has the keys of its instant.
     fn write_file(&mut self) {
         let before = self.phase();
-        if let Some((task, _)) = self.server.saving.queue.try_next() {
+        if let Some((task, _)) = self.server.persistence.saving.queue.try_next() {
             writer::perform(&self.server, &mut self.file, task);
         }
         let has_completed = before != self.phase() && self.phase() == Phase::Completing;
@@ -207,7 +207,7 @@ impl World {
     /// Runs everything until no snapshot is requested or in progress.
     fn finish(&mut self) {
         for _ in 0..ROUNDS_MAX {
-            if !self.server.saving.is_busy() || self.server.stops() {
+            if !self.server.persistence.saving.is_busy() || self.server.stops() {
                 // Walkers of an earlier snapshot may still have to pass on what they did.
                 for worker in (0..WALKERS).flat_map(|worker| [worker; 3]) {
                     self.walk(worker);
@@ -225,12 +225,12 @@ impl World {
     }
 
     fn phase(&self) -> Phase {
-        self.server.saving.state().machine.phase()
+        self.server.persistence.saving.state().machine.phase()
     }
 
     /// Asserts the invariants after each step.
     fn check(&self) {
-        let (server, saving) = (&self.server, &self.server.saving);
+        let (server, saving) = (&self.server, &self.server.persistence.saving);
         let state = saving.state();
         state.machine.check();
         let is_stopping = state.machine.stop_in_progress().is_some();
@@ -246,7 +246,7 @@ impl World {
 
     /// Asserts the invariants once nothing is requested or in progress.
     fn check_end(&mut self) {
-        while self.server.saving.queue.bytes() > 0 || self.server.long.is_running() {
+        while self.server.persistence.saving.queue.bytes() > 0 || self.server.long.is_running() {
             self.write_file();
             self.deliver();
         }
@@ -255,7 +255,7 @@ impl World {
         if self.server.stops() {
             return;
         }
-        assert_eq!(self.server.saving.state().saves, self.saves);
+        assert_eq!(self.server.persistence.saving.state().saves, self.saves);
         assert!(!self.server.long.is_active(), "no key is reserved");
         let answered: BTreeSet<u64> = self.replies.keys().copied().collect();
         assert_eq!(answered, self.clients, "each client has its reply");
@@ -382,7 +382,7 @@ fn a_walker_of_a_cancelled_snapshot_does_not_move_the_next_one() {
         world.walk(1);
     }
     assert_eq!(cancel(&world.server), Ok(true));
-    while world.server.saving.is_busy() {
+    while world.server.persistence.saving.is_busy() {
         world.write_file();
         world.deliver();
     }
@@ -510,10 +510,10 @@ fn a_stop_that_fails_does_not_end_client_pause() {
         .data
         .begin_pause(now, Moment(now.0 + 60_000), true);
     world.request(Kind::Stop).expect("idle");
-    let number = world.server.saving.stop_in_progress();
+    let number = world.server.persistence.saving.stop_in_progress();
     assert!(number.is_some());
     assert!(abort_stop(&world.server));
-    assert_eq!(world.server.saving.stop_in_progress(), None);
+    assert_eq!(world.server.persistence.saving.stop_in_progress(), None);
     assert!(
         world.server.data.pause.holds(false, now),
         "CLIENT PAUSE is in force"
@@ -521,7 +521,7 @@ fn a_stop_that_fails_does_not_end_client_pause() {
     world.server.data.end_pause();
     assert!(!world.server.data.pause.is_set());
     world.request(Kind::Stop).expect("idle");
-    assert_ne!(world.server.saving.stop_in_progress(), number);
+    assert_ne!(world.server.persistence.saving.stop_in_progress(), number);
 }
 
 #[test]
@@ -551,9 +551,9 @@ fn a_client_blocked_on_a_key_that_a_snapshot_has_borrowed_is_served_when_it_is_b
     }
     run(&server, &mut session, "RPUSH source value");
     let (mut file, mut answers, mut messages) = (None, Vec::new(), Vec::new());
-    while server.saving.is_busy() {
+    while server.persistence.saving.is_busy() {
         walk(&server, 0, Duration::ZERO, Tick(NOW));
-        while let Some((task, _)) = server.saving.queue.try_next() {
+        while let Some((task, _)) = server.persistence.saving.queue.try_next() {
             writer::perform(&server, &mut file, task);
         }
         server.inboxes[0].take(&mut messages);
@@ -592,7 +592,7 @@ fn all_keys_that_are_removed_during_a_snapshot_are_saved_by_the_next_one() {
     assert_eq!(world.saves, 2);
     assert!(read(&world.folder.file()).1.is_empty());
     check_points(&world.server);
-    assert!(!world.server.saving.is_busy());
+    assert!(!world.server.persistence.saving.is_busy());
 }
 
 #[test]
@@ -603,7 +603,7 @@ fn a_snapshot_that_was_cancelled_after_all_keys_were_removed_begins_again() {
     assert_eq!(cancel(&world.server), Ok(true));
     world.finish();
     check_points(&world.server);
-    assert!(world.server.saving.is_busy());
+    assert!(world.server.persistence.saving.is_busy());
     world.finish();
     assert_eq!(world.saves, 1);
 }
@@ -625,12 +625,12 @@ fn the_snapshot_of_a_restart_stays_until_the_snapshot_file_is_complete() {
     let path = inherit(&world, &folder);
     fs::remove_dir_all(&world.folder.0).expect("a folder");
     follow_restart(&world.server);
-    assert!(world.server.saving.is_busy());
+    assert!(world.server.persistence.saving.is_busy());
     world.finish();
     assert!(world.saves == 0 && path.exists());
     fs::create_dir_all(&world.folder.0).expect("a folder");
     // The pause after the failure is over.
-    world.server.saving.state().failed_at = None;
+    world.server.persistence.saving.state().failed_at = None;
     check_points(&world.server);
     world.finish();
     assert_eq!(world.saves, 1);
@@ -648,7 +648,7 @@ fn the_snapshot_of_a_restart_stays_while_the_append_only_file_has_no_base() {
     };
     set(&world, "appendonly", "yes");
     follow_restart(&world.server);
-    assert!(!world.server.saving.is_busy());
+    assert!(!world.server.persistence.saving.is_busy());
     // The next start does not load the snapshot file.
     world.request(Kind::Save).expect("none is in progress");
     world.finish();
