@@ -177,7 +177,7 @@ fn serve_key<'v>(
         if kind != Some(waiter.kind) && !waiter.may_fail || is_read_only(server, table, &waiter) {
             skipped += 1;
         } else if is_passed_over(server, table, &waiter) {
-            server.long.pass_over(key.db, key.bytes);
+            server.workers.long.pass_over(key.db, key.bytes);
             skipped += 1;
         } else if lock_also(server, view, locks, &waiter.shards) {
             // The queue may have changed while the locks were released.
@@ -201,8 +201,8 @@ fn is_read_only(server: &Server, table: &'static Table, waiter: &Waiter) -> bool
 
 /// Whether the stored call of a blocked client needs a key that a long command works on.
 fn is_passed_over(server: &Server, table: &'static Table, waiter: &Waiter) -> bool {
-    server.long.is_active()
-        && server.long.blocks(|is_leased| {
+    server.workers.long.is_active()
+        && server.workers.long.blocks(|is_leased| {
             waiter.call.iter().any(|(index, args)| {
                 let mut is_needed = false;
                 let keys = table[index as usize].keys;
@@ -223,7 +223,7 @@ fn retry_later(server: &Server, waiter: &Waiter) {
 fn plan(server: &Server, waiter: &Waiter) {
     let info = &waiter.info;
     let message = Message::Plan(info.slot, info.id);
-    server.inboxes[info.worker].push(info.worker, message);
+    server.workers.inboxes[info.worker].push(info.worker, message);
 }
 
 /// Locks these shards in addition to those of the view. Returns whether any of them was not locked
@@ -308,7 +308,8 @@ fn retry<'v>(
 
 fn answer(server: &Server, waiter: &Waiter, reply: Output) {
     let info = &waiter.info;
-    server.inboxes[info.worker].push(info.worker, Message::Answer(info.slot, info.id, reply));
+    server.workers.inboxes[info.worker]
+        .push(info.worker, Message::Answer(info.slot, info.id, reply));
 }
 
 /// Reruns a blocked command whose time has come. The caller must not hold a shard, and publishes
@@ -320,7 +321,7 @@ pub fn retry_in_time(
     events: &mut Vec<Event>,
 ) {
     if is_passed_over(server, table, waiter) {
-        let pass = |bytes: &Vec<u8>| server.long.pass_over(waiter.db, bytes);
+        let pass = |bytes: &Vec<u8>| server.workers.long.pass_over(waiter.db, bytes);
         return waiter.keys.iter().for_each(pass);
     }
     let mut locks = Locks::Some(waiter.shards.clone());
@@ -397,8 +398,8 @@ pub fn unblock_all(server: &Server, view: &mut View<'_>) {
             slot,
             client,
         } = wait.client;
-        let worker = worker.min(server.threads - 1);
+        let worker = worker.min(server.workers.count - 1);
         let message = Message::Answer(slot, client, error(wait.protocol));
-        server.inboxes[worker].push(worker, message);
+        server.workers.inboxes[worker].push(worker, message);
     }
 }

@@ -366,7 +366,7 @@ impl<'s> Executor<'s> {
         }
         publish(server, &mut view, &mut self.events);
         drop(view);
-        if server.threads > 1 && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
+        if server.workers.count > 1 && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             wake_owners(server, self.worker, &held.locks);
         }
         session.is_shown |= result == Step::Held;

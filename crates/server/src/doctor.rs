@@ -103,7 +103,7 @@ pub fn latency(server: &Server, table: &Table) -> String {
             bytes_for_people(swapped)
         ));
     }
-    let waiting = server.long.waiting();
+    let waiting = server.workers.long.waiting();
     if waiting > 0 {
         findings.add(format_args!(
             "{waiting} clients wait for a long command that uses their key. INFO shows long_commands_running; smaller collections avoid it."

@@ -280,7 +280,7 @@ fn add_item(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
 pub fn flush(server: &Server, db: u8, now: Tick, is_due: impl FnOnce() -> bool) -> bool {
     let mut view = server.data.keyspace.lock_all(now);
     // Under the locks no long command begins.
-    if server.long.is_running() {
+    if server.workers.long.is_running() {
         return false;
     }
     if !is_due() {

@@ -118,7 +118,7 @@ impl Cycle {
     /// Creates the cycle over the shards that this worker owns.
     pub fn new(server: &Server, worker: usize) -> Cycle {
         let shards: Vec<usize> = (worker..server.data.keyspace.shard_count())
-            .step_by(server.threads)
+            .step_by(server.workers.count)
             .collect();
         Cycle {
             worker,
@@ -291,7 +291,7 @@ fn invalidate(server: &Server, shard: usize) {
         .keyspace
         .take_invalidations(shard, &mut invalidations);
     if !invalidations.is_empty() {
-        let (inboxes, clients) = (&server.inboxes, &server.clients);
+        let (inboxes, clients) = (&server.workers.inboxes, &server.clients);
         server.tracking.send(inboxes, clients, &invalidations, 0);
     }
 }

@@ -299,7 +299,7 @@ impl Http {
                 if last.is_none_or(|taken| now.saturating_duration_since(taken.at) > CENSUS_AGE_MAX)
                 {
                     scrape.request();
-                    self.server.inboxes[0].wake();
+                    self.server.workers.inboxes[0].wake();
                     if let Some(connection) = self.connections[index].as_mut() {
                         connection.wait(request, now + CENSUS_WAIT_MAX);
                     }

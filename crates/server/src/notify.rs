@@ -26,7 +26,7 @@ pub fn publish(server: &Server, events: &mut Vec<Event>) {
     }
     server
         .pubsub
-        .collect(&server.inboxes, |batch| add(batch, events, bits));
+        .collect(&server.workers.inboxes, |batch| add(batch, events, bits));
 }
 
 /// Adds the enabled events to a batch.

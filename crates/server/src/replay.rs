@@ -107,7 +107,7 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
     server.apply_maxmemory();
     server.data.keyspace.set_frozen(false);
     server.scripting.free_functions();
-    server.wake_all();
+    server.workers.wake_all();
     if !opened? && !server.stops() {
         // The file begins with the first rewrite, which includes what was loaded.
         let began = request_rewrite(server, "there is none yet");
@@ -116,7 +116,7 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
     drop(begun);
     apply_sync(server);
     if server.persistence.aof.state().is_scheduled {
-        server.inboxes[0].wake();
+        server.workers.inboxes[0].wake();
     }
     Ok(())
 }

@@ -395,7 +395,7 @@ fn start_workers(
 ) -> Result<Vec<JoinHandle<Result<(), String>>>, String> {
     let mut listeners = Some(listeners);
     let mut workers = Vec::new();
-    for index in 0..server.threads {
+    for index in 0..server.workers.count {
         let listeners = listeners.take().unwrap_or_default();
         let worker = Worker::new(Arc::clone(server), index, listeners)
             .map_err(|error| format!("worker {index}: {error}"))?;
@@ -524,11 +524,11 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
         "mayfly {} serves on {} with {} data thread{}, memory {maxmemory}, {}",
         env!("CARGO_PKG_VERSION"),
         places,
-        server.threads,
-        if server.threads == 1 { "" } else { "s" },
+        server.workers.count,
+        if server.workers.count == 1 { "" } else { "s" },
         engine,
     );
-    if let Some(warning) = server.data.engine().warning(server.threads) {
+    if let Some(warning) = server.data.engine().warning(server.workers.count) {
         log::warn!("{warning}");
     }
     for name in unused_settings(&server.config) {

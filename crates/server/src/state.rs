@@ -5,9 +5,11 @@
 
 mod data;
 mod persistence;
+mod workers;
 
 pub use self::data::{Data, Pause};
 pub use self::persistence::Persistence;
+pub use self::workers::Workers;
 use crate::routing::Routing;
 use crate::scrape::Scrape;
 use crate::tls::Tls;
@@ -18,7 +20,7 @@ use durability::restart::Restart;
 use durability::saving::Saving;
 use engine::segment::Segments;
 use session::acl::Acl;
-use session::clients::{ClientInfo, Clients};
+use session::clients::Clients;
 use session::clock::Clock;
 use session::feed::Feed;
 use session::hotkeys::HotKeys;
@@ -26,7 +28,6 @@ use session::inbox::Inbox;
 use session::latency::LatencyMonitor;
 use session::logins::Logins;
 use session::long::Long;
-use session::message::Message;
 use session::monitor::Monitors;
 use session::notices::Notices;
 use session::pubsub::PubSub;
@@ -59,10 +60,10 @@ pub struct Server {
     pub data: Data,
     /// Source of time.
     pub clock: Clock,
-    /// Number of workers. If there is only one, it may keep all shards locked while it serves.
-    pub threads: usize,
     /// Files that keep the keys across runs.
     pub persistence: Persistence,
+    /// Worker threads, and long commands beside them.
+    pub workers: Workers,
     /// Settings.
     pub config: Config,
     /// Lock for the update of several settings together.
@@ -77,8 +78,6 @@ pub struct Server {
     pub replication: Replication,
     /// Blocked clients.
     pub blocking: Blocking,
-    /// Long commands and the clients that wait for them.
-    pub long: Long,
     /// Watched keys waiting to be removed.
     pub watches: Watches,
     /// Subscriptions.
@@ -95,8 +94,6 @@ pub struct Server {
     pub scrape: Scrape,
     /// Restarts for upgrades.
     pub restart: Restart,
-    /// Number of workers that no longer execute commands, because the server is stopping.
-    pub draining: AtomicUsize,
     /// Whether a stop does not wait for replicas that lag (`SHUTDOWN NOW`).
     pub skips_replicas: AtomicBool,
     /// Counters.
@@ -105,8 +102,6 @@ pub struct Server {
     pub slowlog: Slowlog,
     /// Slow events.
     pub latency: LatencyMonitor,
-    /// Inbox of each worker.
-    pub inboxes: Vec<Inbox>,
     /// Number of clients whose commands CLIENT PAUSE holds.
     pub held_clients: AtomicU64,
     /// Failed authentications by address.
@@ -181,11 +176,16 @@ impl Server {
             .with_databases(config.number(Id::Databases) as usize);
         let server = Server {
             data: Data::new(keyspace, segments),
-            threads,
             persistence: Persistence {
                 aof: AppendOnly::default(),
                 saving: Saving::new(now_us / 1_000_000),
                 loading: Loading::default(),
+            },
+            workers: Workers {
+                count: threads,
+                inboxes: (0..threads).map(|_| Inbox::default()).collect(),
+                long: Long::new(threads),
+                draining: AtomicUsize::new(0),
             },
             cluster: Routing::new(&config),
             config,
@@ -195,7 +195,6 @@ impl Server {
             feed: Feed::default(),
             replication: Replication::new(run_id()),
             blocking: Blocking::default(),
-            long: Long::new(threads),
             watches: Watches::default(),
             pubsub: PubSub::default(),
             scripting: Scripting::default(),
@@ -207,11 +206,9 @@ impl Server {
             stats: Stats::new(threads),
             slowlog: Slowlog::default(),
             latency: LatencyMonitor::default(),
-            inboxes: (0..threads).map(|_| Inbox::default()).collect(),
             held_clients: AtomicU64::new(0),
             logins: Logins::default(),
             notices: Notices::default(),
-            draining: AtomicUsize::new(0),
             skips_replicas: AtomicBool::new(false),
             tls: Tls::default(),
             run_id: run_id(),
@@ -257,10 +254,10 @@ impl Server {
     /// Requests all workers to stop.
     pub fn stop(&self) {
         self.stops.store(true, Relaxed);
-        self.long.stop();
+        self.workers.long.stop();
         self.persistence.saving.queue.stop();
         self.feed.stop();
-        self.wake_all();
+        self.workers.wake_all();
         self.scrape.wake();
         if let Some(segments) = &self.data.segments {
             segments.learning.ring();
@@ -293,23 +290,6 @@ impl Server {
         let primary = self.replication.primary();
         let waits = primary.is_some_and(|primary| primary.is_syncing || !primary.has_synced);
         waits.then_some("the replica has not received the data of its primary yet")
-    }
-
-    /// Requests the worker of a client to disconnect it. From now on the client is not served.
-    /// Returns false if that was already requested.
-    pub fn disconnect(&self, info: &ClientInfo) -> bool {
-        let is_first = info.kill();
-        if is_first && let Some(inbox) = self.inboxes.get(info.worker) {
-            inbox.push(info.worker, Message::Kill(info.slot, info.id));
-        }
-        is_first
-    }
-
-    /// Wakes all workers.
-    pub fn wake_all(&self) {
-        for inbox in &self.inboxes {
-            inbox.wake();
-        }
     }
 
     /// Updates the peak of the memory in use. Waits for no other worker.

@@ -96,7 +96,7 @@ pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static st
         .saving
         .request(&server.data, cause, Then::Rewritten)
         .is_ok();
-    server.inboxes[0].wake();
+    server.workers.inboxes[0].wake();
     Ok(is_requested)
 }
 

@@ -120,7 +120,7 @@ impl Writer {
             return true;
         }
         let have_workers_ended =
-            server.persistence.aof.ended_workers.load(Relaxed) >= server.threads;
+            server.persistence.aof.ended_workers.load(Relaxed) >= server.workers.count;
         let has_rest = self.file.is_some()
             && (!self.pending.is_empty() || server.feed.lag(FILE) > 0)
             && !self.has_write_failed;
@@ -234,7 +234,7 @@ impl Writer {
             server.persistence.aof.state().is_performing = false;
             if server.persistence.saving.has_request() {
                 // A rewrite may have waited for this.
-                server.inboxes[0].wake();
+                server.workers.inboxes[0].wake();
             }
         }
     }
@@ -250,7 +250,7 @@ impl Writer {
                 server.feed.remove_reader(FILE);
                 server.persistence.aof.has_failed.store(false, Relaxed);
                 server.persistence.aof.holds_replies.store(false, Relaxed);
-                server.wake_all();
+                server.workers.wake_all();
             }
         }
     }
@@ -500,7 +500,7 @@ impl Writer {
         server.persistence.aof.synced.store(position, Relaxed);
         drop(state);
         if server.persistence.aof.has_waiting.swap(false, Relaxed) {
-            server.wake_all();
+            server.workers.wake_all();
         }
     }
 }

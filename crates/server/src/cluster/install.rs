@@ -44,7 +44,7 @@ pub fn hold(server: &Server, slots: &[RangeInclusive<u16>]) {
 /// Releases slots that were held. Their commands are routed again.
 pub fn release(server: &Server, slots: &[RangeInclusive<u16>]) {
     set_held(server, slots, false);
-    server.wake_all();
+    server.workers.wake_all();
 }
 
 /// Ends the fence at once, so that this node serves nothing more as a primary. When this returns,

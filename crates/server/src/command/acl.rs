@@ -473,7 +473,7 @@ pub fn reload(server: &Server) {
             let removed = clients_of_removed(server);
             let denied = denied_subscribers(server);
             for info in removed.into_iter().chain(denied) {
-                server.disconnect(&info);
+                server.workers.disconnect(&info);
             }
         }
         Err(why) => log::warn!("SIGHUP: the previous users stay in force: {why}"),

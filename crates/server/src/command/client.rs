@@ -138,7 +138,7 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"pause", 3 | 4) => pause(ctx, args),
         (b"unpause", 2) => {
             ctx.server.data.end_pause();
-            ctx.server.wake_all();
+            ctx.server.workers.wake_all();
             ctx.reply.ok();
         }
         (b"unblock", 3 | 4) => unblock(ctx, args),
@@ -426,7 +426,7 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 /// Disconnects a client. Returns false if that was already requested.
 pub(super) fn disconnect(ctx: &mut Ctx<'_, '_>, info: &Arc<ClientInfo>) -> bool {
     if info.id != ctx.session.info.id {
-        return ctx.server.disconnect(info);
+        return ctx.server.workers.disconnect(info);
     }
     // The connection closes after the reply.
     ctx.session.is_closing = true;

@@ -149,7 +149,7 @@ fn publish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let count = ctx
         .server
         .pubsub
-        .publish(&ctx.server.inboxes, &args[1], &args[2]);
+        .publish(&ctx.server.workers.inboxes, &args[1], &args[2]);
     send_to_replicas(ctx, b"PUBLISH", args);
     ctx.reply.integer(count as i64);
 }
@@ -165,7 +165,7 @@ fn send_to_replicas(ctx: &Ctx<'_, '_>, name: &[u8], args: Args<'_>) {
 
 fn spublish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let pubsub = &ctx.server.pubsub;
-    let count = pubsub.publish_sharded(&ctx.server.inboxes, &args[1], &args[2]);
+    let count = pubsub.publish_sharded(&ctx.server.workers.inboxes, &args[1], &args[2]);
     send_to_replicas(ctx, b"SPUBLISH", args);
     ctx.reply.integer(count as i64);
 }

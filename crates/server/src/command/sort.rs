@@ -239,7 +239,7 @@ fn look_up(
     // A long SORT runs in a keyspace that contains only the list and the destination. Other keys
     // are read where they are, each under the lock of its shard.
     let is_elsewhere = !std::ptr::eq(ctx.view.space, space)
-        && !ctx.server.long.blocks(|is_leased| is_leased(&name));
+        && !ctx.server.workers.long.blocks(|is_leased| is_leased(&name));
     if is_elsewhere {
         let mut view = space.lock_one(space.shard_of(&key), ctx.view.now());
         read_value(&mut view, &key, field)

@@ -326,7 +326,7 @@ pub fn send(server: &Server, view: &mut View<'_>, writer: u64) {
     let mut invalidations = Vec::new();
     view.take_invalidations(&mut invalidations);
     if !invalidations.is_empty() {
-        let (inboxes, clients) = (&server.inboxes, &server.clients);
+        let (inboxes, clients) = (&server.workers.inboxes, &server.clients);
         server
             .tracking
             .send(inboxes, clients, &invalidations, writer);
@@ -368,5 +368,5 @@ pub(super) fn send_line(server: &Server, session: &Session, by_script: bool, arg
         false => &session.info.address,
     };
     let line = monitor::line(now_us, session.db.into(), source, args);
-    server.monitors.send(&server.inboxes, line);
+    server.monitors.send(&server.workers.inboxes, line);
 }

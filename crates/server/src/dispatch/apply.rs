@@ -140,8 +140,9 @@ impl<'s> Applier<'s> {
             let mut view = lock(&server.data.keyspace, &self.held.locks, now);
             view.set_horizon(EARLIEST);
             let session = &mut self.session;
-            if server.long.is_active()
+            if server.workers.long.is_active()
                 && server
+                    .workers
                     .long
                     .blocks(|is_leased| needs(spec, session, args, is_leased))
             {
@@ -173,7 +174,7 @@ impl<'s> Applier<'s> {
 
     /// Sends a message of a primary's client to the subscribers of this server.
     fn publish(&self, is_sharded: bool, args: Args<'_>) {
-        let (pubsub, inboxes) = (&self.server.pubsub, &self.server.inboxes);
+        let (pubsub, inboxes) = (&self.server.pubsub, &self.server.workers.inboxes);
         match is_sharded {
             true => pubsub.publish_sharded(inboxes, &args[1], &args[2]),
             false => pubsub.publish(inboxes, &args[1], &args[2]),

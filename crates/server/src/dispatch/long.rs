@@ -121,7 +121,7 @@ pub(super) fn way<'v>(
         }
         _ => false,
     };
-    if is_short && args.len() <= KEYS_MAX && !server.long.is_active() {
+    if is_short && args.len() <= KEYS_MAX && !server.workers.long.is_active() {
         return Way::Now;
     }
     decide(server, view, session, spec, *args)
@@ -188,7 +188,7 @@ pub(super) fn way_of_large_reply<'v>(
     if has_many_keys(spec, args) {
         return Way::Never;
     }
-    match server.long.is_active() {
+    match server.workers.long.is_active() {
         true => way_beside_others(server, view, session, spec, *args, true),
         false => Way::Aside,
     }
@@ -218,7 +218,7 @@ fn decide<'v>(
         return Way::Never;
     }
     let is_long = units > threshold && !has_many_keys;
-    if !server.long.is_active() {
+    if !server.workers.long.is_active() {
         return if is_long { Way::Aside } else { Way::Now };
     }
     way_beside_others(server, view, session, spec, args, is_long)
@@ -236,11 +236,12 @@ fn way_beside_others<'v>(
     is_long: bool,
 ) -> Way {
     let is_blocked = server
+        .workers
         .long
         .blocks(|is_leased| needs(spec, session, args, is_leased))
         || must_save_first(server, view, session, (spec, is_long), args);
-    if is_blocked || (is_long && !server.long.may_begin(session.ticket)) {
-        session.ticket = Some(server.long.wait(session.ticket));
+    if is_blocked || (is_long && !server.workers.long.may_begin(session.ticket)) {
+        session.ticket = Some(server.workers.long.wait(session.ticket));
         return Way::Later;
     }
     if is_long {
@@ -340,17 +341,17 @@ fn wait_for_removals(server: &Server, view: &mut View<'_>, session: &mut Session
         effects::add_all_removals(server, view);
     }
     if has_more {
-        session.ticket = Some(server.long.wait(session.ticket));
-        server.long.request_retries();
+        session.ticket = Some(server.workers.long.wait(session.ticket));
+        server.workers.long.request_retries();
     }
 }
 
 /// Ends the wait of a client.
 pub(super) fn leave(server: &Server, session: &mut Session) {
     if let Some(ticket) = session.ticket.take()
-        && server.long.leave(ticket)
+        && server.workers.long.leave(ticket)
     {
-        server.wake_all();
+        server.workers.wake_all();
     }
 }
 
@@ -389,14 +390,15 @@ pub(super) fn needs_names(
     (keys, needs_all): (&[Span], bool),
     input: &[u8],
 ) -> bool {
-    if !server.long.is_active() {
+    if !server.workers.long.is_active() {
         return false;
     }
     let is_blocked = server
+        .workers
         .long
         .blocks(|is_leased| needs_all || keys.iter().any(|key| is_leased(&input[key.range()])));
     if is_blocked {
-        session.ticket = Some(server.long.wait(session.ticket));
+        session.ticket = Some(server.workers.long.wait(session.ticket));
     } else {
         leave(server, session);
     }
@@ -470,7 +472,7 @@ impl<'s> Executor<'s> {
             effects::add_all_removals(server, &mut view);
         }
         // Clients blocked on these keys may be served from now on.
-        server.long.end();
+        server.workers.long.end();
         if job.is_tracked {
             let reader = (job.info.id, job.db);
             tracking::remember_keys(server, &mut view, reader, spec.keys, job.call.args());
@@ -488,7 +490,7 @@ impl<'s> Executor<'s> {
         self.count_long(&job);
         let reply = std::mem::take(&mut job.reply);
         let (slot, id) = (job.info.slot, job.info.id);
-        server.long.push(Task::Free(job));
+        server.workers.long.push(Task::Free(job));
         (slot, id, reply)
     }
 
@@ -500,7 +502,7 @@ impl<'s> Executor<'s> {
         let locks = Locks::Some(vec![server.data.keyspace.shard_of(&key)]);
         let mut view = lock(&server.data.keyspace, &locks, self.now);
         view.take_loan_back(loan);
-        server.long.end();
+        server.workers.long.end();
         self.end_lease(view, &locks);
     }
 
@@ -511,7 +513,7 @@ impl<'s> Executor<'s> {
         let server = self.server;
         publish(server, &mut view, &mut self.events);
         drop(view);
-        for (db, name) in server.long.take_passed_over() {
+        for (db, name) in server.workers.long.take_passed_over() {
             let key = server.data.keyspace.key(db, &name);
             let mut locks = Locks::Some(vec![server.data.keyspace.shard_of(&key)]);
             let mut view = lock(&server.data.keyspace, &locks, self.now);
@@ -520,10 +522,10 @@ impl<'s> Executor<'s> {
             publish(server, &mut view, &mut self.events);
             self.has_written = true;
         }
-        if server.threads > 1 {
+        if server.workers.count > 1 {
             wake_owners(server, self.worker, locks);
         }
-        server.wake_all();
+        server.workers.wake_all();
     }
 
     /// Counts and times a long command like any other.
@@ -575,13 +577,13 @@ fn begin<'v>(
     // A stop, FAILOVER or REPLICAOF may have begun since the command was found to be long.
     let call_of = (spec, spec.flags, args);
     if is_late(server, session, call_of, server.clock.moment()) {
-        session.ticket = Some(server.long.wait(session.ticket));
-        server.long.request_retries();
-        server.wake_all();
+        session.ticket = Some(server.workers.long.wait(session.ticket));
+        server.workers.long.request_retries();
+        server.workers.wake_all();
         return Begun::Waits(call);
     }
-    if !server.long.may_begin(session.ticket) || !server.long.begin(names.clone()) {
-        session.ticket = Some(server.long.wait(session.ticket));
+    if !server.workers.long.may_begin(session.ticket) || !server.workers.long.begin(names.clone()) {
+        session.ticket = Some(server.workers.long.wait(session.ticket));
         return Begun::Waits(call);
     }
     let now = view.now();
@@ -612,7 +614,7 @@ fn begin<'v>(
         has_changed: false,
         nanos: 0,
     };
-    server.long.push(Task::Run(Box::new(job)));
+    server.workers.long.push(Task::Run(Box::new(job)));
     Begun::Runs
 }
 
@@ -667,7 +669,7 @@ fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) -> Vec<Removed>
 
 /// Runs long commands until the server stops.
 pub fn run_thread(server: &Server) {
-    while let Some(task) = server.long.next() {
+    while let Some(task) = server.workers.long.next() {
         perform(server, task);
     }
 }
@@ -678,7 +680,7 @@ pub fn perform(server: &Server, task: Task) {
         Task::Run(mut job) => {
             run_job(server, &mut job);
             let worker = job.info.worker;
-            server.inboxes[worker].push(worker, Message::Finished(job));
+            server.workers.inboxes[worker].push(worker, Message::Finished(job));
         }
         Task::Free(job) => drop(job),
     }

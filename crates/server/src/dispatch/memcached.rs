@@ -246,7 +246,7 @@ impl Executor<'_> {
         let progress = run_on(turn, &mut view, space, &held.locks);
         publish(server, &mut view, &mut self.events);
         drop(view);
-        if server.threads > 1 && may_write {
+        if server.workers.count > 1 && may_write {
             wake_owners(server, self.worker, &held.locks);
         }
         progress

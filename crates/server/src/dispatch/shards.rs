@@ -30,7 +30,7 @@ impl Default for LockedShards<'_> {
 impl<'s> LockedShards<'s> {
     /// Locks all shards until [`super::Executor::finish`] if there is only one worker.
     pub(super) fn lock_whole(&mut self, server: &'s Server, now: Tick) {
-        if server.threads == 1 {
+        if server.workers.count == 1 {
             let whole = || server.data.keyspace.lock_all(now);
             self.whole.get_or_insert_with(whole);
         }
@@ -61,11 +61,11 @@ pub(super) fn lock_for(
 /// worker is going to wait for.
 pub(super) fn wake_owners(server: &Server, worker: usize, locks: &Locks) {
     let wake = |shard: usize| {
-        let owner = shard % server.threads;
+        let owner = shard % server.workers.count;
         if owner != worker
             && let Some(due) = server.data.keyspace.next_due(shard)
         {
-            server.inboxes[owner].wake_by(due.0);
+            server.workers.inboxes[owner].wake_by(due.0);
         }
     };
     match locks {

@@ -57,7 +57,7 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
             }
         }
         executor.finish();
-        while let Some(Task::Run(mut job)) = server.long.try_next() {
+        while let Some(Task::Run(mut job)) = server.workers.long.try_next() {
             run_job(server, &mut job);
             let (_, _, reply) = executor.finish_long(job);
             session.end_wait();
@@ -79,11 +79,12 @@ fn save(server: &Server, session: &mut Session, executor: &mut Executor<'_>, out
     let (mut file, mut messages, mut answers) = (None, Vec::new(), Vec::new());
     while server.persistence.saving.is_busy() && !server.stops() {
         saving::begin(server, now);
-        (0..server.threads).for_each(|worker| saving::walk(server, worker, Duration::ZERO, now));
+        (0..server.workers.count)
+            .for_each(|worker| saving::walk(server, worker, Duration::ZERO, now));
         while let Some((task, _)) = server.persistence.saving.queue.try_next() {
             writer::perform(server, &mut file, task);
         }
-        server.inboxes[0].take(&mut messages);
+        server.workers.inboxes[0].take(&mut messages);
         for message in messages.drain(..) {
             match message {
                 Message::Returned(loan) => executor.take_back(*loan),
@@ -93,7 +94,7 @@ fn save(server: &Server, session: &mut Session, executor: &mut Executor<'_>, out
             }
         }
     }
-    server.inboxes[0].take(&mut messages);
+    server.workers.inboxes[0].take(&mut messages);
     answers.extend(messages.into_iter().filter_map(|message| match message {
         Message::Answer(_, _, reply) => Some(reply),
         _ => None,

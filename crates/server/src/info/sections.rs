@@ -44,8 +44,8 @@ pub(super) const SERVER: &[Row] = &[
     row("executable", |_| std::env::current_exe().unwrap_or_default().display().to_string().into(), No(Text)),
     row("config_file", |info| info.server.config.file().into(), No(Text)),
     row("listener", listeners, No(Text)),
-    row("io_threads_active", |info| (info.server.threads > 1).into(), No(Repeats)),
-    row("data_threads", |info| info.server.threads.into(), gauge("data_threads", "Number of data threads.", Lacks)),
+    row("io_threads_active", |info| (info.server.workers.count > 1).into(), No(Repeats)),
+    row("data_threads", |info| info.server.workers.count.into(), gauge("data_threads", "Number of data threads.", Lacks)),
     row("shards", |info| info.server.data.keyspace.shard_count().into(), gauge("shards", "Number of shards of the keyspace.", Lacks)),
 ];
 
@@ -75,7 +75,7 @@ pub(super) const CLIENTS: &[Row] = &[
     row("client_recent_max_output_buffer", |info| info.clients().output_bytes_max.into(), gauge("client_recent_max_output_buffer_bytes", "Largest number of bytes of unsent replies of a client.", Same)),
     row("blocked_clients", |info| (info.server.blocking.len() + info.server.held_clients.load(Relaxed) as usize).into(), gauge("blocked_clients", "Number of clients that a command or a pause blocks.", Same)),
     row("tracking_clients", |info| info.server.tracking.counts().0.into(), gauge("tracking_clients", "Number of clients that cache keys (CLIENT TRACKING).", Same)),
-    row("long_command_waiting_clients", |info| info.server.long.waiting().into(), gauge("long_command_waiting_clients", "Number of clients that wait for a long command.", Lacks)),
+    row("long_command_waiting_clients", |info| info.server.workers.long.waiting().into(), gauge("long_command_waiting_clients", "Number of clients that wait for a long command.", Lacks)),
     row("pubsub_clients", |info| info.clients().subscribers.into(), gauge("pubsub_clients", "Number of clients with subscriptions.", Same)),
     row("watching_clients", |info| info.clients().watching.into(), gauge("watching_clients", "Number of clients that watch keys.", Same)),
     row("clients_in_timeout_table", |info| info.server.blocking.with_deadline().into(), gauge("clients_in_timeout_table", "Number of blocked clients with a timeout.", Same)),
@@ -223,8 +223,8 @@ fn status(has_failed: bool) -> Value {
 pub(super) const STATS: &[Row] = &[
     row("total_connections_received", |info| info.server.stats.connections_received.load(Relaxed).into(), counter("connections_received", "Number of accepted connections.", Same)),
     row("total_commands_processed", |info| info.server.stats.commands_processed().into(), counter("commands_processed", "Number of executed commands and memcached requests.", Same)),
-    row("long_commands", |info| info.server.long.count.load(Relaxed).into(), counter("long_commands", "Number of commands that ran beside other clients' commands.", Lacks)),
-    row("long_commands_running", |info| info.server.long.is_running().into(), gauge("long_commands_running", "Whether a long command is running.", Lacks)),
+    row("long_commands", |info| info.server.workers.long.count.load(Relaxed).into(), counter("long_commands", "Number of commands that ran beside other clients' commands.", Lacks)),
+    row("long_commands_running", |info| info.server.workers.long.is_running().into(), gauge("long_commands_running", "Whether a long command is running.", Lacks)),
     row("instantaneous_ops_per_sec", |info| info.rates().commands.into(), gauge("instantaneous_ops_per_second", "Commands per second in the last 1.6 seconds.", As("instantaneous_ops_per_sec"))),
     row("total_net_input_bytes", |info| (info.sum(|worker| &worker.input_bytes) + info.server.replication.input_bytes.load(Relaxed)).into(), counter("net_input_bytes", "Number of bytes received from clients.", Same)),
     row("total_net_output_bytes", |info| info.sum(|worker| &worker.output_bytes).into(), counter("net_output_bytes", "Number of bytes sent to clients.", Same)),

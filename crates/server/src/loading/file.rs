@@ -118,7 +118,7 @@ pub fn load(
         .ignore_changes(server.data.keyspace.changes().wrapping_sub(changes));
     server.scripting.free_functions();
     // The workers expire the keys from now on.
-    server.wake_all();
+    server.workers.wake_all();
     drop(begun);
     result.map(|_| ())
 }

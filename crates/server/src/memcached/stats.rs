@@ -180,7 +180,7 @@ fn general(server: &Server, rows: &mut Rows<'_>) {
         ("bytes_written", stats.sum(|worker| &worker.output_bytes)),
         ("limit_maxbytes", server.config.maxmemory_bytes()),
         ("accepting_conns", 1),
-        ("threads", server.threads as u64),
+        ("threads", server.workers.count as u64),
     ];
     for (name, count) in counts {
         rows.row(name, count);
@@ -240,7 +240,7 @@ fn settings(server: &Server, rows: &mut Rows<'_>) {
         .contains(&server.data.engine().eviction_name(&server.config).as_str());
     rows.row("evictions", if evicts { "on" } else { "off" });
     rows.row("shutdown_command", "no");
-    rows.row("num_threads", server.threads);
+    rows.row("num_threads", server.workers.count);
     rows.row("stat_key_prefix", ":");
     rows.row("detail_enabled", on(server.stats.prefixes.is_on()));
     rows.row("cas_enabled", "yes");

@@ -122,7 +122,7 @@ impl Worker {
     pub fn new(server: Arc<Server>, index: usize, mut listeners: Listeners) -> io::Result<Worker> {
         let poll = Poll::new()?;
         listeners.register(poll.registry())?;
-        server.inboxes[index].set_waker(Waker::new(poll.registry(), WAKER)?);
+        server.workers.inboxes[index].set_waker(Waker::new(poll.registry(), WAKER)?);
         let expiry_driver = ExpiryDriver::new(&server, index);
         Ok(Worker {
             index,
@@ -190,7 +190,7 @@ impl Worker {
             return Err(error);
         }
         let server = executor.server();
-        server.inboxes[self.index].plan(0);
+        server.workers.inboxes[self.index].plan(0);
         let start = Instant::now();
         executor.set_now(server.clock.now());
         // While clients write, their writes evict. A round would cost more than it frees.
@@ -237,15 +237,15 @@ impl Worker {
         let server = executor.server();
         // With several workers, others also write to this worker's shards.
         if executor.has_written
-            || server.threads > 1
+            || server.workers.count > 1
             || self.due.is_some_and(|due| due <= executor.now())
         {
             executor.has_written = false;
             self.due = self.expiry_driver.earliest(server);
         }
-        let inbox = &server.inboxes[self.index];
+        let inbox = &server.workers.inboxes[self.index];
         let has_waiting = self.has_waiting();
-        let has_retry = self.retry_count > 0 || server.long.has_retry(self.index);
+        let has_retry = self.retry_count > 0 || server.workers.long.has_retry(self.index);
         if has_retry
             || self.has_synced(server)
             || self.has_feed
@@ -256,13 +256,13 @@ impl Worker {
         {
             return Duration::ZERO;
         }
-        if server.threads > 1 {
+        if server.workers.count > 1 {
             let plan = |due: Option<Tick>| due.map_or(u64::MAX, |due| due.0.max(1));
             inbox.plan(plan(self.due));
             // Another worker may have stored an earlier deadline before the plan was published.
             self.due = self.expiry_driver.earliest(server);
             inbox.plan(plan(self.due));
-            if inbox.is_filled() || server.long.has_retry(self.index) {
+            if inbox.is_filled() || server.workers.long.has_retry(self.index) {
                 return Duration::ZERO;
             }
         }
@@ -521,7 +521,7 @@ impl Worker {
         for Accepted { port, stream, peer } in accepted {
             let connections =
                 |worker: usize| server.stats.workers[worker].connections.load(Relaxed);
-            let worker = (0..server.threads)
+            let worker = (0..server.workers.count)
                 .min_by_key(|worker| connections(*worker))
                 .unwrap_or(self.index);
             server.stats.workers[worker]
@@ -530,7 +530,7 @@ impl Worker {
             if worker == self.index {
                 self.adopt(stream, peer, port, executor);
             } else {
-                server.inboxes[worker].push(worker, Message::Adopt(stream, peer, port));
+                server.workers.inboxes[worker].push(worker, Message::Adopt(stream, peer, port));
             }
         }
     }
@@ -580,11 +580,11 @@ impl Worker {
     /// Handles messages from other workers and from this worker's own commands.
     fn deliver(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
-        if !server.inboxes[self.index].is_filled() {
+        if !server.workers.inboxes[self.index].is_filled() {
             return;
         }
         let mut messages = std::mem::take(&mut self.messages);
-        server.inboxes[self.index].take(&mut messages);
+        server.workers.inboxes[self.index].take(&mut messages);
         for message in messages.drain(..) {
             match message {
                 Message::Adopt(stream, peer, port) => {
@@ -740,7 +740,7 @@ impl Worker {
     ) -> bool {
         let server = executor.server();
         let may_be_due = executor.has_written
-            || server.threads > 1
+            || server.workers.count > 1
             || self.expiry_driver.has_background_work()
             || self.due.is_some_and(|due| due <= server.clock.now());
         if !may_be_due && start < self.periodic_at {

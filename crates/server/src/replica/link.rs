@@ -435,7 +435,7 @@ impl<'s> Link<'s> {
         state.has_removed = false;
         drop(state);
         server.persistence.aof.distrust();
-        server.wake_all();
+        server.workers.wake_all();
         Ok(())
     }
 
@@ -529,7 +529,7 @@ impl<'s> Link<'s> {
         let (applied, result) = self.apply_from(input, applier, parser);
         if applied {
             replication.state().stream_db = applier.db();
-            server.wake_all();
+            server.workers.wake_all();
         }
         result
     }

@@ -150,7 +150,7 @@ fn observe(server: &Server, primary: &PrimaryState, watch: &mut Option<Watch>) -
 fn advance(server: &Server, until: Tick) {
     server.data.keyspace.set_removal_limit(Some(until));
     server.replication.removal_limits.fetch_add(1, Relaxed);
-    server.wake_all();
+    server.workers.wake_all();
 }
 
 /// Opens the second connection. Returns `None` if the primary is a Mayfly.
@@ -262,7 +262,7 @@ pub fn free_alone(server: &Server, down: Duration) {
          clock, and the next synchronization is a full one",
         down.as_secs()
     );
-    server.wake_all();
+    server.workers.wake_all();
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ fn end_if(server: &Server, why: &str, may: impl Fn(&Failover) -> bool) -> Option
     }
     release(server);
     log::warn!("failover: {why}; this server stays the primary");
-    server.wake_all();
+    server.workers.wake_all();
     Some(())
 }
 
@@ -146,7 +146,7 @@ pub fn check(server: &Server) {
         return;
     }
     // This comes first: the effect of a long command that ends now is before the position.
-    let is_running = server.long.is_running();
+    let is_running = server.workers.long.is_running();
     let position = server.feed.end();
     let is_ready = |replica: &ReplicaState| {
         matches!(replica.phase, Phase::Follows)
@@ -233,7 +233,7 @@ pub fn finish(server: &Server, has_taken_over: bool) {
     server.replication.state().failover = None;
     release(server);
     log::info!("failover: complete");
-    server.wake_all();
+    server.workers.wake_all();
 }
 
 /// Promotes this server at its primary's request, in the history that both share and of which the

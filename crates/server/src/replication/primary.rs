@@ -122,7 +122,7 @@ pub fn request_snapshot(server: &Server) {
             .request(&server.data, cause, Then::Replicas)
             .is_ok()
     {
-        return server.inboxes[0].wake();
+        return server.workers.inboxes[0].wake();
     }
     server.replication.state().has_snapshot = false;
 }
@@ -172,7 +172,7 @@ pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> 
         let line = format!("+FULLRESYNC {id} {position}\r\n");
         let worker = replica.client.worker;
         let message = Message::Send(replica.client, Arc::from(line.as_bytes()));
-        server.inboxes[worker].push(worker, message);
+        server.workers.inboxes[worker].push(worker, message);
     }
     if count == 0 {
         state.has_snapshot = false;
@@ -256,12 +256,12 @@ pub fn end_snapshot(server: &Server, is_complete: bool) {
                     slot,
                     client,
                 } = replica.client;
-                server.inboxes[worker].push(worker, Message::Kill(slot, client));
+                server.workers.inboxes[worker].push(worker, Message::Kill(slot, client));
             }
         }
     }
     drop(state);
-    server.wake_all();
+    server.workers.wake_all();
 }
 
 /// Returns the version of a snapshot file.
@@ -334,7 +334,7 @@ pub fn request_acknowledgements(server: &Server) {
         server
             .feed
             .append_raw(b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n");
-        server.wake_all();
+        server.workers.wake_all();
     }
 }
 
@@ -378,7 +378,7 @@ pub fn check(server: &Server, is_second: bool) {
                 slot,
                 client,
             } = replica.client;
-            server.inboxes[worker].push(worker, Message::Kill(slot, client));
+            server.workers.inboxes[worker].push(worker, Message::Kill(slot, client));
         }
     }
     replication.count_good(config);
@@ -438,7 +438,7 @@ pub fn ping(server: &Server) {
         if matches!(replica.phase, Phase::Waits | Phase::Writes(_)) {
             let worker = replica.client.worker;
             let message = Message::Send(replica.client, Arc::from(&b"\n"[..]));
-            server.inboxes[worker].push(worker, message);
+            server.workers.inboxes[worker].push(worker, message);
         }
     }
 }
@@ -497,7 +497,7 @@ pub fn check_waits(server: &Server, now: Moment) {
             slot,
             client,
         } = wait.client;
-        let worker = worker.min(server.threads - 1);
-        server.inboxes[worker].push(worker, Message::Answer(slot, client, output));
+        let worker = worker.min(server.workers.count - 1);
+        server.workers.inboxes[worker].push(worker, Message::Answer(slot, client, output));
     }
 }

@@ -119,7 +119,7 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
     server.apply_maxmemory();
     drop(applying);
     log::info!("this server is a primary now");
-    server.wake_all();
+    server.workers.wake_all();
     Ok(())
 }
 

@@ -51,7 +51,7 @@ pub fn request(server: &Server, cause: String, then: Then) -> Result<(), &'stati
     if let Some(then) = replaced {
         follow(server, then, None);
     }
-    server.inboxes[0].wake();
+    server.workers.inboxes[0].wake();
     Ok(())
 }
 
@@ -109,7 +109,7 @@ pub fn warn_unsaved(server: &Server, changes: Option<u64>) {
 /// shard may be locked by the caller.
 pub fn begin(server: &Server, now: Tick) {
     let saving = &server.persistence.saving;
-    if server.long.is_running() {
+    if server.workers.long.is_running() {
         return;
     }
     // The effect of a command of the primary and its bytes in the feed are on one side of the
@@ -123,7 +123,7 @@ pub fn begin(server: &Server, now: Tick) {
     let mut state = saving.state();
     // Under the locks no long command begins.
     let must_wait = state.machine.has_requested_base() && server.persistence.aof.is_settling();
-    if must_wait || server.long.is_running() {
+    if must_wait || server.workers.long.is_running() {
         return;
     }
     let Some((epoch, request)) = state.machine.begin(server.data.keyspace.shard_count()) else {
@@ -135,7 +135,7 @@ pub fn begin(server: &Server, now: Tick) {
     state.started_changes = changes;
     state.is_cancelled = false;
     state.begun_due = state.due.take_if(|_| is_of_file);
-    server.long.hold();
+    server.workers.long.hold();
     let mut plan = Plan {
         epoch,
         ends_restart: is_of_file && !server.config.is_on(Id::AppendOnly),
@@ -212,12 +212,12 @@ pub fn plan(server: &Server, now: Tick) -> Plan {
 /// Wakes the worker that walks the current shard.
 pub fn wake_walker(server: &Server) {
     if let Some(at) = server.persistence.saving.position() {
-        server.inboxes[walker_of(server, at)].wake();
+        server.workers.inboxes[walker_of(server, at)].wake();
     }
 }
 
 fn walker_of(server: &Server, at: Position) -> usize {
-    at.shard as usize % server.threads
+    at.shard as usize % server.workers.count
 }
 
 /// Returns how long a worker may sleep before it calls [`walk`]; `None` if it has nothing to walk.
@@ -301,7 +301,11 @@ pub fn lend(server: &Server, view: &mut View<'_>, key: &Key<'_>, worker: usize) 
     if !view.is_unsaved_large(key) {
         return true;
     }
-    if !server.long.lease(HashSet::from([Box::from(key.bytes)])) {
+    if !server
+        .workers
+        .long
+        .lease(HashSet::from([Box::from(key.bytes)]))
+    {
         return false;
     }
     match view.lend_unsaved(key) {
@@ -310,7 +314,7 @@ pub fn lend(server: &Server, view: &mut View<'_>, key: &Key<'_>, worker: usize) 
             let task = Task::WriteLoan(epoch, Box::new(loan), worker);
             server.persistence.saving.queue.push(task);
         }
-        None => server.long.end(),
+        None => server.workers.long.end(),
     }
     true
 }
@@ -379,11 +383,11 @@ pub fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
     }
     saving.publish(&server.data, &state);
     drop(state);
-    server.long.release();
+    server.workers.long.release();
     let bytes = result.as_ref().ok().map(|written| written.bytes);
     follow(server, request.then, bytes.filter(|_| is_saved));
     if saving.has_request() {
-        server.inboxes[0].wake();
+        server.workers.inboxes[0].wake();
     }
 }
 
@@ -592,7 +596,7 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
         Then::Nothing => {}
         Then::Reload(waiting, flushes) if is_saved => {
             let message = Message::Reload(waiting.client, waiting.protocol, flushes);
-            server.inboxes[0].push(0, message);
+            server.workers.inboxes[0].push(0, message);
         }
         Then::Reload(waiting, _) => reply(server, waiting, |reply| reply.error(NOT_SAVED)),
         Then::Rewritten => aof::end_rewrite(server, bytes),
@@ -623,7 +627,7 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
             if let Some(waiting) = client {
                 reply(server, waiting, |reply| reply.error(SHUTDOWN_FAILED));
             }
-            server.wake_all();
+            server.workers.wake_all();
         }
     }
 }
@@ -638,8 +642,8 @@ pub fn reply(server: &Server, waiting: Waiting, write: impl FnOnce(&mut Reply<'_
         client,
     } = waiting.client;
     // A session without a connection, as in tests, has no worker.
-    let worker = worker.min(server.threads - 1);
-    server.inboxes[worker].push(worker, Message::Answer(slot, client, output));
+    let worker = worker.min(server.workers.count - 1);
+    server.workers.inboxes[worker].push(worker, Message::Answer(slot, client, output));
 }
 
 #[cfg(test)]

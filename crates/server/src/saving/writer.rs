@@ -251,7 +251,7 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
                 let scene = server.data.keyspace.scene(file.plan.now);
                 file.entry(&loan.record(), &scene);
             }
-            server.inboxes[worker].push(worker, Message::Returned(loan));
+            server.workers.inboxes[worker].push(worker, Message::Returned(loan));
         }
         Task::End(epoch) => {
             if let Some(file) = file.take_if(|file| file.plan.epoch == epoch) {
@@ -299,5 +299,5 @@ fn of_epoch(file: &mut Option<SnapshotFile>, epoch: u32) -> Option<&mut Snapshot
 /// Reports the end of a snapshot to the worker that completes it.
 fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
     server.persistence.saving.queue.close(epoch);
-    server.inboxes[0].push(0, Message::Saved(epoch, result));
+    server.workers.inboxes[0].push(0, Message::Saved(epoch, result));
 }

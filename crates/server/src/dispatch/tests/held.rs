@@ -206,7 +206,7 @@ fn a_held_write_is_shown_once_to_monitoring_clients() {
         run(&server, &mut session, words);
         run(&server, &mut session, &["GET", "a"]);
         let mut messages = Vec::new();
-        server.inboxes[0].take(&mut messages);
+        server.workers.inboxes[0].take(&mut messages);
         let shown = messages.into_iter().filter_map(|message| match message {
             Message::Monitor(_, line) => Some(String::from_utf8_lossy(&line).into_owned()),
             _ => None,

@@ -281,10 +281,10 @@ fn subscriptions_are_no_long_commands_whatever_the_threshold() {
     // Regression: a step was found to be a long command while another one ran, and got no reply.
     let mut bench = Bench::new();
     bench.say("CONFIG SET long-command-threshold 0");
-    let ticket = bench.server.long.wait(None);
+    let ticket = bench.server.workers.long.wait(None);
     let reply = bench.say(&line("SUBSCRIBE", "c", 2));
     assert_eq!(reply, confirmed("subscribe", 2, 1, 1));
-    bench.server.long.leave(ticket);
+    bench.server.workers.long.leave(ticket);
 }
 
 #[test]

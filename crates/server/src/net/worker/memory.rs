@@ -108,7 +108,7 @@ impl Worker {
     /// Closes a connection of this worker immediately, or requests another worker to close its own.
     fn end_client(&mut self, info: &Arc<ClientInfo>, executor: &mut Executor<'_>) {
         if info.worker != self.index {
-            let inbox = &executor.server().inboxes[info.worker];
+            let inbox = &executor.server().workers.inboxes[info.worker];
             inbox.push(info.worker, Message::Kill(info.slot, info.id));
         } else if self.client(info.slot, info.id).is_some() {
             self.close(info.slot, executor);

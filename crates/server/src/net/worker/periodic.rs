@@ -43,7 +43,8 @@ impl Worker {
         }
         if server.tracking.is_on() {
             executor.finish();
-            let shards = (self.index..server.data.keyspace.shard_count()).step_by(server.threads);
+            let shards =
+                (self.index..server.data.keyspace.shard_count()).step_by(server.workers.count);
             shards.for_each(|shard| tracking::limit(server, shard, executor.now()));
         }
         if self.index == 0 && self.periodic_count.is_multiple_of(10) {
@@ -112,7 +113,7 @@ impl Worker {
                 server.data.engine().clear(db, now);
             }
         } else if !effects::flush(server, db, now, take) {
-            self.flush_ticket = Some(server.long.wait(self.flush_ticket));
+            self.flush_ticket = Some(server.workers.long.wait(self.flush_ticket));
             return;
         }
         self.end_flush_wait(server);
@@ -121,9 +122,9 @@ impl Worker {
     /// Lets long commands begin that a delayed `flush_all` has kept waiting.
     fn end_flush_wait(&mut self, server: &Server) {
         if let Some(ticket) = self.flush_ticket.take()
-            && server.long.leave(ticket)
+            && server.workers.long.leave(ticket)
         {
-            server.wake_all();
+            server.workers.wake_all();
         }
     }
 

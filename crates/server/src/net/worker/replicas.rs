@@ -28,8 +28,8 @@ impl Worker {
         }
         // Other workers may have replicas that wait for what this one has added.
         let end = server.feed.end();
-        if server.threads > 1 && end != self.fed_until && server.has_replicas() {
-            server.wake_all();
+        if server.workers.count > 1 && end != self.fed_until && server.has_replicas() {
+            server.workers.wake_all();
         }
         self.fed_until = end;
         has_more

@@ -29,7 +29,7 @@ impl Worker {
     pub(super) fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
         let server = executor.server();
         self.listeners.leave(&server.restart);
-        server.draining.fetch_add(1, Relaxed);
+        server.workers.draining.fetch_add(1, Relaxed);
         let seconds = server.config.number(Id::ShutdownTimeout) as u64;
         let started = Instant::now();
         let end = started + Duration::from_secs(seconds);
@@ -53,7 +53,7 @@ impl Worker {
                 };
                 let mut is_behind = false;
                 if connection.session.is_replica && follows(server, connection.session.info.id) {
-                    let may_add = server.draining.load(Relaxed) < server.threads;
+                    let may_add = server.workers.draining.load(Relaxed) < server.workers.count;
                     let (next, has_more) = connection.feed_replica(server, &mut self.scratch);
                     is_behind = may_add || next != Next::Close || connection.pending_bytes() > 0;
                     is_behind &= !server.skips_replicas.load(Relaxed);
@@ -96,7 +96,7 @@ impl Worker {
     /// Takes the replies of blocked commands that other workers have served before they stopped.
     fn take_answers(&mut self, executor: &Executor<'_>) {
         let mut messages = Vec::new();
-        self.server.inboxes[self.index].take(&mut messages);
+        self.server.workers.inboxes[self.index].take(&mut messages);
         for message in messages {
             if let Message::Answer(slot, client, reply) = message
                 && let Some(connection) = self.client(slot, client)

@@ -56,7 +56,7 @@ impl<'s> Bench<'s> {
     fn turn(&mut self) {
         let stepped = self.worker.step(&mut self.events, &mut self.executor);
         stepped.expect("a poll that works");
-        let inbox = &self.worker.server.inboxes[0];
+        let inbox = &self.worker.server.workers.inboxes[0];
         let sleeps_with_messages =
             inbox.is_filled() && !self.worker.timeout(&mut self.executor).is_zero();
         assert!(

@@ -81,7 +81,7 @@ impl Worker {
     /// After a long command has ended, serves the clients waiting for one, in the order in which
     /// they began to wait. Serves a limited number per iteration of the event loop.
     pub(super) fn retry_waiting(&mut self, executor: &mut Executor<'_>) {
-        if executor.server().long.take_retry(self.index) {
+        if executor.server().workers.long.take_retry(self.index) {
             self.retry_count = self.waiting.len();
         }
         for _ in 0..RETRIES_PER_TURN.min(self.retry_count) {

@@ -94,7 +94,11 @@ impl World {
         }
         let name = format!("key:{number}");
         // A command that names the key waits.
-        if server.long.blocks(|is_leased| is_leased(name.as_bytes())) {
+        if server
+            .workers
+            .long
+            .blocks(|is_leased| is_leased(name.as_bytes()))
+        {
             return;
         }
         let key = server.data.keyspace.key(0, name.as_bytes());
@@ -177,7 +181,7 @@ impl World {
     fn deliver(&mut self) {
         let server = &self.server;
         let mut has_any = false;
-        for (worker, inbox) in server.inboxes.iter().enumerate() {
+        for (worker, inbox) in server.workers.inboxes.iter().enumerate() {
             let mut messages = Vec::new();
             inbox.take(&mut messages);
             has_any |= !messages.is_empty();
@@ -246,7 +250,9 @@ impl World {
 
     /// Asserts the invariants once nothing is requested or in progress.
     fn check_end(&mut self) {
-        while self.server.persistence.saving.queue.bytes() > 0 || self.server.long.is_running() {
+        while self.server.persistence.saving.queue.bytes() > 0
+            || self.server.workers.long.is_running()
+        {
             self.write_file();
             self.deliver();
         }
@@ -256,7 +262,7 @@ impl World {
             return;
         }
         assert_eq!(self.server.persistence.saving.state().saves, self.saves);
-        assert!(!self.server.long.is_active(), "no key is reserved");
+        assert!(!self.server.workers.long.is_active(), "no key is reserved");
         let answered: BTreeSet<u64> = self.replies.keys().copied().collect();
         assert_eq!(answered, self.clients, "each client has its reply");
         let rest = fs::read_dir(&self.folder.0).map_or(0, |files| files.count());
@@ -546,7 +552,7 @@ fn a_client_blocked_on_a_key_that_a_snapshot_has_borrowed_is_served_when_it_is_b
     assert!(matches!(blocked.blocking_state, BlockingState::Blocked(_)));
     request(&server, "a test".to_owned(), Then::Nothing).expect("idle");
     begin(&server, Tick(NOW));
-    while !server.long.is_running() {
+    while !server.workers.long.is_running() {
         walk(&server, 0, Duration::ZERO, Tick(NOW));
     }
     run(&server, &mut session, "RPUSH source value");
@@ -556,7 +562,7 @@ fn a_client_blocked_on_a_key_that_a_snapshot_has_borrowed_is_served_when_it_is_b
         while let Some((task, _)) = server.persistence.saving.queue.try_next() {
             writer::perform(&server, &mut file, task);
         }
-        server.inboxes[0].take(&mut messages);
+        server.workers.inboxes[0].take(&mut messages);
         for message in messages.drain(..) {
             match message {
                 Message::Returned(loan) => Executor::new(&server, 0, Tick(NOW)).take_back(*loan),
@@ -566,7 +572,7 @@ fn a_client_blocked_on_a_key_that_a_snapshot_has_borrowed_is_served_when_it_is_b
             }
         }
     }
-    server.inboxes[0].take(&mut messages);
+    server.workers.inboxes[0].take(&mut messages);
     let replies = messages.into_iter().filter_map(|message| match message {
         Message::Answer(_, _, reply) => Some(reply),
         _ => None,

@@ -97,7 +97,7 @@ fn a_command_waits_while_many_expired_elements_are_removed_in_steps() {
         2,
         "removed and added again"
     );
-    assert!(!server.long.is_active(), "nobody waits");
+    assert!(!server.workers.long.is_active(), "nobody waits");
 }
 
 #[test]
@@ -360,11 +360,15 @@ fn a_long_command_that_ends_on_a_replica_is_refused() {
     let mut finish = |bench: &mut Bench<'_>, line: &str, reply: &str| {
         bench.send(&mut reader, line, "");
         role::follow(&server, "127.0.0.1", 1);
-        let task = server.long.try_next().expect("a long command was begun");
+        let task = server
+            .workers
+            .long
+            .try_next()
+            .expect("a long command was begun");
         crate::dispatch::long::perform(&server, task);
         bench.expect_output(&mut reader, reply);
         bench.turn();
-        while let Some(task) = server.long.try_next() {
+        while let Some(task) = server.workers.long.try_next() {
             crate::dispatch::long::perform(&server, task);
         }
     };

@@ -14,7 +14,11 @@ impl Bench<'_> {
     /// Performs the next task of the thread for long commands.
     fn perform(&mut self) {
         let server = Arc::clone(&self.worker.server);
-        let task = server.long.try_next().expect("a long command was begun");
+        let task = server
+            .workers
+            .long
+            .try_next()
+            .expect("a long command was begun");
         perform(&server, task);
     }
 
@@ -22,7 +26,7 @@ impl Bench<'_> {
     fn perform_all(&mut self) {
         let server = Arc::clone(&self.worker.server);
         self.turn();
-        while let Some(task) = server.long.try_next() {
+        while let Some(task) = server.workers.long.try_next() {
             perform(&server, task);
             self.turn();
         }
@@ -82,15 +86,15 @@ fn other_keys_are_served_while_a_long_command_runs() {
     // Commands on the list wait.
     bench.send(&mut other, "LLEN l\r\nGET x\r\n", "");
     bench.send(&mut third, "RPUSH l z\r\n", "");
-    assert_eq!(server.long.waiting(), 2);
+    assert_eq!(server.workers.long.waiting(), 2);
     bench.perform();
     bench.expect_output(&mut client, &format!("{}$1\r\n1\r\n", sorted()));
     bench.expect_output(&mut other, ":3\r\n$1\r\n1\r\n");
     bench.expect_output(&mut third, ":4\r\n");
-    assert!(!server.long.is_running());
-    assert_eq!(server.long.waiting(), 0);
+    assert!(!server.workers.long.is_running());
+    assert_eq!(server.workers.long.waiting(), 0);
     bench.perform_all();
-    assert!(!server.long.is_active());
+    assert!(!server.workers.long.is_active());
     server.data.keyspace.check();
 }
 
@@ -103,7 +107,7 @@ fn a_long_command_of_a_client_that_disconnects_still_changes_its_keys() {
     bench.send(&mut other, "LLEN d\r\n", "");
     bench.perform_all();
     bench.expect_output(&mut other, ":3\r\n");
-    assert!(!server.long.is_active());
+    assert!(!server.workers.long.is_active());
 }
 
 #[test]
@@ -113,13 +117,13 @@ fn a_waiting_client_that_disconnects_leaves_no_trace() {
     bench.send(&mut client, SORT, "");
     bench.send(&mut other, SORT, "");
     bench.send(&mut third, SORT_STORE, "");
-    assert_eq!(server.long.waiting(), 2);
+    assert_eq!(server.workers.long.waiting(), 2);
     drop(other);
     bench.expect_output(&mut third, "");
     bench.perform_all();
     bench.expect_output(&mut client, &sorted());
     bench.expect_output(&mut third, ":3\r\n");
-    assert!(!server.long.is_active());
+    assert!(!server.workers.long.is_active());
 }
 
 #[test]
@@ -134,13 +138,16 @@ fn long_commands_run_in_the_order_of_their_arrival() {
     bench.perform();
     bench.expect_output(&mut a, &sorted());
     bench.expect_output(&mut b, ":4\r\n");
-    assert!(server.long.is_running(), "the command of the third client");
+    assert!(
+        server.workers.long.is_running(),
+        "the command of the third client"
+    );
     bench.expect_output(&mut d, "");
     bench.perform_all();
     bench.expect_output(&mut c, &format!("*1\r\n{}", bulk(&element("a"))));
     bench.expect_output(&mut d, &bulk("z"));
     bench.expect_output(&mut a, &sorted().repeat(2));
-    assert!(!server.long.is_active());
+    assert!(!server.workers.long.is_active());
 }
 
 #[test]
@@ -279,7 +286,7 @@ fn a_long_command_is_counted_and_timed_once() {
     let index = crate::command::table().lookup(b"sort").expect("it exists");
     let stats = &server.stats.workers[0].commands[index as usize];
     assert_eq!(stats.calls.load(Relaxed), 1);
-    assert_eq!(server.long.count.load(Relaxed), 1);
+    assert_eq!(server.workers.long.count.load(Relaxed), 1);
     let entries = server.slowlog.newest(10);
     let sorts = entries.iter().filter(|entry| entry.args[0] == b"SORT");
     assert_eq!(sorts.count(), 1);
@@ -488,7 +495,7 @@ fn a_few_large_values_make_a_command_long() {
             bench.turn();
         }
         bench.send(&mut other, "GET x\r\n", "$-1\r\n");
-        assert!(server.long.is_running(), "{name}");
+        assert!(server.workers.long.is_running(), "{name}");
         bench.perform_all();
         bench.expect_output(&mut client, &reply);
     }
@@ -498,7 +505,7 @@ fn a_few_large_values_make_a_command_long() {
         "MGET a b none\r\n",
         &format!("*3\r\n{}$-1\r\n", bulk(v).repeat(2)),
     );
-    assert!(!server.long.is_running());
+    assert!(!server.workers.long.is_running());
 }
 
 #[test]
@@ -590,7 +597,7 @@ fn searches_of_large_geographic_indexes_are_long() {
     for (command, reply) in long {
         bench.send(&mut client, command, "");
         bench.send(&mut other, "GET x\r\n", "$-1\r\n");
-        assert!(server.long.is_running(), "{command}");
+        assert!(server.workers.long.is_running(), "{command}");
         bench.perform_all();
         bench.expect_output(&mut client, reply);
     }
@@ -644,7 +651,7 @@ fn reading_many_entries_of_streams_is_long() {
     ] {
         bench.send(&mut client, command, "");
         bench.send(&mut other, "GET x\r\n", "$-1\r\n");
-        assert!(server.long.is_running(), "{command}");
+        assert!(server.workers.long.is_running(), "{command}");
         bench.perform_all();
         bench.expect_output(&mut client, &reply);
     }

@@ -218,7 +218,7 @@ fn a_reply_that_another_worker_has_sent_arrives_before_the_connection_is_closed(
         seen.push(info.id);
         // The message to disconnect the client comes before the reply, although the client was
         // served before it was killed: another thread has sent the message meanwhile.
-        server.inboxes[0].push(1, Message::Kill(info.slot, info.id));
+        server.workers.inboxes[0].push(1, Message::Kill(info.slot, info.id));
         let element = number.to_string();
         let push = format!("RPUSH k {element}\r\n");
         pusher.write_all(push.as_bytes()).expect("there is room");
@@ -338,7 +338,7 @@ fn each_element_is_in_its_list_or_with_one_client_whichever_clients_are_killed()
                 0 => model.act(&mut chance),
                 worker => {
                     // It does not wait for events.
-                    server.wake_all();
+                    server.workers.wake_all();
                     model.pair.step(worker as usize - 1);
                 }
             }
@@ -356,7 +356,7 @@ fn each_element_is_in_its_list_or_with_one_client_whichever_clients_are_killed()
                 .for_each(|admin| drop(admin.read(&mut chunk)));
         }
         for _ in 0..20 {
-            server.wake_all();
+            server.workers.wake_all();
             model.pair.turn();
         }
         for at in 0..model.clients.len() {

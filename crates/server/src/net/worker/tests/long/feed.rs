@@ -109,15 +109,15 @@ fn compare(setup: &[&str], long: &str, beside: &dyn Fn(&mut Bench<'_>, &mut Sock
     );
     bench.send(&mut client, &format!("{long}\r\n"), "");
     for _ in 0..TURNS_MAX {
-        if server.long.is_running() {
+        if server.workers.long.is_running() {
             break;
         }
         bench.turn();
     }
-    assert!(server.long.is_running(), "{long}");
+    assert!(server.workers.long.is_running(), "{long}");
     beside(&mut bench, &mut other);
     perform_tasks(&mut bench, &mut other);
-    assert!(!server.long.is_active(), "{long}");
+    assert!(!server.workers.long.is_active(), "{long}");
     ask(
         &mut bench,
         &mut other,
@@ -141,7 +141,7 @@ fn turn(bench: &mut Bench<'_>, other: &mut Socket) {
 /// Performs the tasks of the thread for long commands.
 fn perform_tasks(bench: &mut Bench<'_>, other: &mut Socket) {
     let server = Arc::clone(&bench.worker.server);
-    while let Some(task) = server.long.try_next() {
+    while let Some(task) = server.workers.long.try_next() {
         perform(&server, task);
         turn(bench, other);
     }
@@ -362,7 +362,7 @@ fn memcached_empties_its_database_after_a_long_command() {
         }
         let long = format!("LREM l 0 {}\r\n", element("b"));
         bench.send(&mut client, &long, "");
-        assert!(server.long.is_running());
+        assert!(server.workers.long.is_running());
         if !is_delayed {
             bench.send(&mut flusher, "flush_all\r\n", "");
         }
@@ -370,12 +370,12 @@ fn memcached_empties_its_database_after_a_long_command() {
         // A delayed one is among the tasks of each 100 ms.
         let keys = || server.data.keyspace.db_facts(0, server.clock.now()).keys;
         for _ in 0..TURNS_MAX {
-            if server.long.waiting() > 0 {
+            if server.workers.long.waiting() > 0 {
                 break;
             }
             bench.turn();
         }
-        assert_eq!((server.long.waiting(), keys()), (1, 1), "it waits");
+        assert_eq!((server.workers.long.waiting(), keys()), (1, 1), "it waits");
         bench.perform_all();
         bench.expect_output(&mut client, ":1\r\n");
         if !is_delayed {
@@ -389,7 +389,7 @@ fn memcached_empties_its_database_after_a_long_command() {
         }
         assert_eq!(keys(), 0);
         bench.send(&mut other, "LLEN l\r\n", ":2\r\n");
-        assert!(!server.long.is_active(), "nobody waits");
+        assert!(!server.workers.long.is_active(), "nobody waits");
         let feed = read_feed(&server, reader);
         assert_eq!(replayed(feed), contents(&mut bench));
     }
