@@ -132,7 +132,7 @@ impl Ctx<'_, '_> {
             let key = self.key(bytes);
             self.view.wait(&key, id);
         }
-        self.server.blocking.add(Arc::clone(&waiter));
+        self.server.clients.blocking.add(Arc::clone(&waiter));
         self.session.set_flag(client_flag::BLOCKED, true);
         self.session.blocking_state = BlockingState::Blocked(waiter);
         true
@@ -173,7 +173,7 @@ fn serve_key<'v>(
     let (mut skipped, mut was_released) = (0, false);
     while let Some(id) = view.waiter(key, skipped) {
         let kind = view.kind(key);
-        let waiter = server.blocking.get(id).expect("it is in a queue");
+        let waiter = server.clients.blocking.get(id).expect("it is in a queue");
         if kind != Some(waiter.kind) && !waiter.may_fail || is_read_only(server, table, &waiter) {
             skipped += 1;
         } else if is_passed_over(server, table, &waiter) {
@@ -300,6 +300,7 @@ fn retry<'v>(
         return false;
     }
     server
+        .clients
         .blocking
         .withdraw(&server.data.keyspace, view, waiter);
     answer(server, waiter, output);
@@ -332,7 +333,7 @@ pub fn retry_in_time(
         let at = server.clock.moment().0.saturating_add(HELD_RETRY_MS);
         return waiter.retry_at.store(at, Relaxed);
     }
-    if server.blocking.holds(waiter) && !is_read_only(server, table, waiter) {
+    if server.clients.blocking.holds(waiter) && !is_read_only(server, table, waiter) {
         retry(server, table, &mut view, &locks, waiter);
         serve(server, table, &mut view, &mut locks);
         view.take_events(events);
@@ -342,14 +343,15 @@ pub fn retry_in_time(
 /// Ends a client's wait. Returns `None` if the client is not blocked or was served in the meantime.
 /// The caller must not hold a shard.
 pub fn end_wait(server: &Server, client: u64) -> Option<Arc<Waiter>> {
-    let waiter = server.blocking.get(client)?;
+    let waiter = server.clients.blocking.get(client)?;
     let mut view = server
         .data
         .keyspace
         .lock_many(&waiter.shards, server.clock.now());
-    let waits = server.blocking.holds(&waiter);
+    let waits = server.clients.blocking.holds(&waiter);
     if waits {
         server
+            .clients
             .blocking
             .withdraw(&server.data.keyspace, &mut view, &waiter);
     }
@@ -359,7 +361,7 @@ pub fn end_wait(server: &Server, client: u64) -> Option<Arc<Waiter>> {
 /// Runs CLIENT UNBLOCK. Returns whether the client was blocked. The caller must not hold a shard.
 pub fn unblock(server: &Server, client: u64, with_error: bool) -> bool {
     // A client that is being disconnected is not blocked any more, for other clients.
-    let blocked = server.blocking.get(client);
+    let blocked = server.clients.blocking.get(client);
     if blocked.is_none_or(|waiter| waiter.info.is_killed()) {
         return false;
     }
@@ -386,8 +388,9 @@ pub fn unblock_all(server: &Server, view: &mut View<'_>) {
         Reply::new(&mut output, protocol).error(BECAME_REPLICA);
         output
     };
-    for waiter in server.blocking.list() {
+    for waiter in server.clients.blocking.list() {
         server
+            .clients
             .blocking
             .withdraw(&server.data.keyspace, view, &waiter);
         answer(server, &waiter, error(waiter.protocol));

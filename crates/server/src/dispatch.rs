@@ -330,7 +330,7 @@ impl<'s> Executor<'s> {
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
             return self.queue(session, *chosen, *args, &mut reply);
         }
-        if server.monitors.is_on() {
+        if server.clients.monitors.is_on() {
             show(server, session, chosen, *args, call);
         }
         self.has_written |= spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0;
@@ -462,7 +462,7 @@ impl<'s> Executor<'s> {
 
     /// Removes all state of a client that disconnects.
     pub fn forget(&mut self, session: &mut Session) {
-        session.forget_subscriptions(&self.server.pubsub);
+        session.forget_subscriptions(&self.server.clients.pubsub);
         session.end_transaction();
         self.end_wait(session);
         if session.tracking.is_some() || session.has_flag(clients::flag::MONITOR) {
@@ -480,7 +480,11 @@ impl<'s> Executor<'s> {
         self.finish();
         let watched = session.take_watched();
         if watched.len() > AT_ONCE_MAX {
-            return self.server.watches.forget(watched, &session.is_dirty);
+            return self
+                .server
+                .clients
+                .watches
+                .forget(watched, &session.is_dirty);
         }
         for (db, bytes) in watched {
             let key = self.server.data.keyspace.key(db, &bytes);
@@ -537,7 +541,7 @@ fn redirection(server: &Server, error: &str, spec: &Spec, args: Args<'_>) -> Opt
 
 /// Publishes the events of the keys in locked shards, and the invalidations that no client caused.
 fn publish(server: &Server, view: &mut View<'_>, events: &mut Vec<Event>) {
-    if server.tracking.is_on() {
+    if server.clients.tracking.is_on() {
         tracking::send(server, view, 0);
     }
     if server.data.notifies() {

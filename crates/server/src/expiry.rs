@@ -282,7 +282,7 @@ impl Cycle {
 
 /// Notifies the clients that cache keys of this shard which have expired or were evicted.
 fn invalidate(server: &Server, shard: usize) {
-    if !server.tracking.is_on() {
+    if !server.clients.tracking.is_on() {
         return;
     }
     let mut invalidations = Vec::new();
@@ -291,15 +291,18 @@ fn invalidate(server: &Server, shard: usize) {
         .keyspace
         .take_invalidations(shard, &mut invalidations);
     if !invalidations.is_empty() {
-        let (inboxes, clients) = (&server.workers.inboxes, &server.clients);
-        server.tracking.send(inboxes, clients, &invalidations, 0);
+        let (inboxes, clients) = (&server.workers.inboxes, &server.clients.registry);
+        server
+            .clients
+            .tracking
+            .send(inboxes, clients, &invalidations, 0);
     }
 }
 
 /// Serves the clients blocked on keys of this shard that have expired or were evicted. If another
 /// worker has locked the shard, the next round of background work does so.
 fn serve_blocked(server: &Server, shard: usize, now: Tick) {
-    if server.blocking.is_empty() {
+    if server.clients.blocking.is_empty() {
         return;
     }
     if let Some(mut view) = server.data.keyspace.try_lock_one(shard, now)

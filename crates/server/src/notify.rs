@@ -20,11 +20,12 @@ pub fn publish(server: &Server, events: &mut Vec<Event>) {
         return;
     }
     let bits = server.config.number(settings::Id::NotifyKeyspaceEvents) as u32;
-    if server.pubsub.is_idle() {
+    if server.clients.pubsub.is_idle() {
         events.clear();
         return;
     }
     server
+        .clients
         .pubsub
         .collect(&server.workers.inboxes, |batch| add(batch, events, bits));
 }

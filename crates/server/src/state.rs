@@ -3,10 +3,12 @@
 //! The fields of [`Server`] are groups with a purpose each, so that a function can take the groups
 //! that it needs.
 
+mod clients;
 mod data;
 mod persistence;
 mod workers;
 
+pub use self::clients::Clients;
 pub use self::data::{Data, Pause};
 pub use self::persistence::Persistence;
 pub use self::workers::Workers;
@@ -20,7 +22,6 @@ use durability::restart::Restart;
 use durability::saving::Saving;
 use engine::segment::Segments;
 use session::acl::Acl;
-use session::clients::Clients;
 use session::clock::Clock;
 use session::feed::Feed;
 use session::hotkeys::HotKeys;
@@ -28,20 +29,15 @@ use session::inbox::Inbox;
 use session::latency::LatencyMonitor;
 use session::logins::Logins;
 use session::long::Long;
-use session::monitor::Monitors;
 use session::notices::Notices;
-use session::pubsub::PubSub;
 use session::scripting::Scripting;
 use session::slowlog::Slowlog;
 use session::stats::Stats;
-use session::tracking::TrackingClients;
-use session::waiting::Blocking;
-use session::watches::Watches;
 use settings::random::chance;
 use settings::words::SEGMENT_ENGINE;
 use settings::{Config, Id};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 use store::{Keyspace, Options, SHARDS_MAX};
@@ -64,30 +60,20 @@ pub struct Server {
     pub persistence: Persistence,
     /// Worker threads, and long commands beside them.
     pub workers: Workers,
+    /// Connected clients and what they wait for.
+    pub clients: Clients,
     /// Settings.
     pub config: Config,
     /// Lock for the update of several settings together.
     pub config_change: Mutex<()>,
     /// Users and their rights.
     pub acl: Acl,
-    /// Connected clients.
-    pub clients: Clients,
     /// Changes of keys as commands, for the append-only file and for replicas.
     pub feed: Feed,
     /// Replication.
     pub replication: Replication,
-    /// Blocked clients.
-    pub blocking: Blocking,
-    /// Watched keys waiting to be removed.
-    pub watches: Watches,
-    /// Subscriptions.
-    pub pubsub: PubSub,
     /// Scripts.
     pub scripting: Scripting,
-    /// Clients that cache keys.
-    pub tracking: TrackingClients,
-    /// Clients that sent MONITOR.
-    pub monitors: Monitors,
     /// Recording of the keys that cost the most.
     pub hotkeys: HotKeys,
     /// Census of the keyspace for metrics.
@@ -102,8 +88,6 @@ pub struct Server {
     pub slowlog: Slowlog,
     /// Slow events.
     pub latency: LatencyMonitor,
-    /// Number of clients whose commands CLIENT PAUSE holds.
-    pub held_clients: AtomicU64,
     /// Failed authentications by address.
     pub logins: Logins,
     /// Warnings about clients.
@@ -187,26 +171,20 @@ impl Server {
                 long: Long::new(threads),
                 draining: AtomicUsize::new(0),
             },
+            clients: Clients::default(),
             cluster: Routing::new(&config),
             config,
             config_change: Mutex::new(()),
             acl: Acl::default(),
-            clients: Clients::default(),
             feed: Feed::default(),
             replication: Replication::new(run_id()),
-            blocking: Blocking::default(),
-            watches: Watches::default(),
-            pubsub: PubSub::default(),
             scripting: Scripting::default(),
-            tracking: TrackingClients::default(),
-            monitors: Monitors::default(),
             hotkeys: HotKeys::default(),
             scrape: Scrape::default(),
             restart: Restart::default(),
             stats: Stats::new(threads),
             slowlog: Slowlog::default(),
             latency: LatencyMonitor::default(),
-            held_clients: AtomicU64::new(0),
             logins: Logins::default(),
             notices: Notices::default(),
             skips_replicas: AtomicBool::new(false),

@@ -338,14 +338,14 @@ impl ClientInfo {
 
 /// All connected clients.
 #[derive(Default)]
-pub struct Clients {
+pub struct Registry {
     all: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
     last_id: AtomicU64,
     /// Number of reserved places for connections, which `maxclients` bounds.
     count: AtomicU64,
 }
 
-impl Clients {
+impl Registry {
     /// Registers a connection under a new id.
     pub fn add(&self, endpoint: Endpoint, now: Moment) -> Arc<ClientInfo> {
         let id = self.last_id.fetch_add(1, Relaxed) + 1;

@@ -6,7 +6,7 @@
 //! same path as a publication: through the inbox of the receiver's worker, after the replies
 //! written before the change.
 
-use crate::clients::{ClientInfo, Clients, flag};
+use crate::clients::{ClientInfo, Registry, flag};
 use crate::inbox::Inbox;
 use crate::message::{Message, Subscriber};
 use std::collections::BTreeMap;
@@ -172,7 +172,7 @@ impl TrackingClients {
     pub fn send(
         &self,
         inboxes: &[Inbox],
-        clients: &Clients,
+        clients: &Registry,
         invalidations: &[Invalidation],
         writer: u64,
     ) {
@@ -221,7 +221,7 @@ impl TrackingClients {
 
 /// Sends an array of keys, or the request to drop all keys, to a client or to the client that it
 /// redirects to.
-fn deliver(inboxes: &[Inbox], clients: &Clients, receiver: &Receiver, keys: Option<Arc<[u8]>>) {
+fn deliver(inboxes: &[Inbox], clients: &Registry, receiver: &Receiver, keys: Option<Arc<[u8]>>) {
     let info = &receiver.info;
     let is_redirected = receiver.options.redirect != 0;
     let to = match is_redirected {

@@ -239,7 +239,7 @@ fn clients_of_removed(server: &Server) -> Vec<Arc<ClientInfo>> {
         let name = info.user();
         all.binary_search_by(|user| user.name().cmp(&name)).is_ok()
     };
-    let clients = server.clients.list().into_iter();
+    let clients = server.clients.registry.list().into_iter();
     clients.filter(|info| !exists(info)).collect()
 }
 
@@ -253,13 +253,13 @@ fn disconnect_subscribers(ctx: &mut Ctx<'_, '_>) {
 /// Returns the clients with subscriptions that their user is not allowed.
 fn denied_subscribers(server: &Server) -> Vec<Arc<ClientInfo>> {
     let mut denied = Vec::new();
-    if server.pubsub.is_idle() {
+    if server.clients.pubsub.is_idle() {
         return denied;
     }
     let all = server.acl.all();
     let users: BTreeMap<&str, &User> = all.iter().map(|user| (user.name(), &**user)).collect();
-    server.pubsub.each(&mut |space, name, subscriber| {
-        let Some(info) = server.clients.get(subscriber.client) else {
+    server.clients.pubsub.each(&mut |space, name, subscriber| {
+        let Some(info) = server.clients.registry.get(subscriber.client) else {
             return;
         };
         let is_pattern = space == Space::Pattern;

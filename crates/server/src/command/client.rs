@@ -274,7 +274,7 @@ fn unknown_type(kind: &[u8]) -> String {
 
 fn list(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     describe(ctx);
-    let mut all = ctx.server.clients.list();
+    let mut all = ctx.server.clients.registry.list();
     let own = ctx.session.info.id;
     all.retain(|info| !info.is_killed() || info.id == own);
     if args.len() == 4 && args.is(2, "type") {
@@ -406,7 +406,7 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     };
     let now = ctx.server.clock.moment();
     let mut count = 0;
-    for info in ctx.server.clients.list() {
+    for info in ctx.server.clients.registry.list() {
         let is_me = info.id == ctx.session.info.id;
         if (is_me && victims.spares_me) || !victims.include(&info, now) {
             continue;

@@ -298,7 +298,7 @@ fn quit(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.session.end_transaction();
     transaction::forget_watched(ctx);
-    while !ctx.session.unsubscribe_some(&ctx.server.pubsub) {}
+    while !ctx.session.unsubscribe_some(&ctx.server.clients.pubsub) {}
     tracking::stop(ctx);
     ctx.session.fieldsets = None;
     ctx.session.db = 0;

@@ -74,7 +74,7 @@ impl<'v> Ctx<'_, 'v> {
         };
         let mut inner = self.inner(&mut caller);
         let position = inner.reply.position();
-        if inner.server.monitors.is_on() {
+        if inner.server.clients.monitors.is_on() {
             let by_script = start.is_none();
             tracking::show(inner.server, inner.session, by_script, chosen, args);
         }

@@ -100,7 +100,7 @@ fn listen(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &str) {
     for name in args.from(1).iter() {
         let subscriptions = ctx.session.subscriptions.get_or_insert_default();
         if subscriptions.insert(space, name) {
-            ctx.server.pubsub.subscribe(space, name, who);
+            ctx.server.clients.pubsub.subscribe(space, name, who);
         }
         confirm(ctx, word, Some(name), space);
     }
@@ -119,7 +119,7 @@ fn stop_listening(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &st
         if let Some(subscriptions) = &mut ctx.session.subscriptions
             && subscriptions.remove(space, name)
         {
-            ctx.server.pubsub.unsubscribe(space, name, who);
+            ctx.server.clients.pubsub.unsubscribe(space, name, who);
         }
         confirm(ctx, word, Some(name), space);
     }
@@ -141,13 +141,14 @@ fn confirm(ctx: &mut Ctx<'_, '_>, word: &str, name: Option<&[u8]>, space: Space)
 }
 
 fn publish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    if ctx.server.pubsub.is_too_long(&args[1]) {
+    if ctx.server.clients.pubsub.is_too_long(&args[1]) {
         let text =
             "ERR the channel is too long to be compared with the patterns of all subscribers";
         return ctx.reply.error(text);
     }
     let count = ctx
         .server
+        .clients
         .pubsub
         .publish(&ctx.server.workers.inboxes, &args[1], &args[2]);
     send_to_replicas(ctx, b"PUBLISH", args);
@@ -164,7 +165,7 @@ fn send_to_replicas(ctx: &Ctx<'_, '_>, name: &[u8], args: Args<'_>) {
 }
 
 fn spublish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let pubsub = &ctx.server.pubsub;
+    let pubsub = &ctx.server.clients.pubsub;
     let count = pubsub.publish_sharded(&ctx.server.workers.inboxes, &args[1], &args[2]);
     send_to_replicas(ctx, b"SPUBLISH", args);
     ctx.reply.integer(count as i64);
@@ -178,7 +179,7 @@ fn pubsub(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"numsub", _) => counts(ctx, args, false),
         (b"shardnumsub", _) => counts(ctx, args, true),
         (b"numpat", 2) => {
-            let (_, patterns, _) = ctx.server.pubsub.counts();
+            let (_, patterns, _) = ctx.server.clients.pubsub.counts();
             ctx.reply.integer(patterns as i64);
         }
         (b"help", 2) => help(ctx, "PUBSUB", HELP),
@@ -187,7 +188,7 @@ fn pubsub(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 fn channels(ctx: &mut Ctx<'_, '_>, pattern: Option<&[u8]>, is_sharded: bool) {
-    let names = ctx.server.pubsub.channels(pattern, is_sharded);
+    let names = ctx.server.clients.pubsub.channels(pattern, is_sharded);
     ctx.reply.array(names.len());
     for name in names {
         ctx.reply.bulk(&name);
@@ -198,7 +199,7 @@ fn counts(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_sharded: bool) {
     // A flat list in both protocol versions.
     ctx.reply.array((args.len() - 2) * 2);
     for name in args.from(2).iter() {
-        let count = ctx.server.pubsub.listener_count(name, is_sharded);
+        let count = ctx.server.clients.pubsub.listener_count(name, is_sharded);
         ctx.reply.bulk(name);
         ctx.reply.integer(count as i64);
     }

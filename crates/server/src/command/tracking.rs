@@ -52,7 +52,7 @@ fn set(ctx: &mut Ctx<'_, '_>, options: Option<TrackingOptions>) {
 
 fn register(server: &Server, info: &Arc<clients::ClientInfo>, options: Option<TrackingOptions>) {
     let apply = |state| server.data.keyspace.set_tracking(state);
-    server.tracking.set(info, options, apply);
+    server.clients.tracking.set(info, options, apply);
 }
 
 /// Switches a session's tracking off, if it is on. `ctx` belongs to RESET.
@@ -136,7 +136,7 @@ fn read_tracking(ctx: &Ctx<'_, '_>, args: Args<'_>) -> Result<Option<TrackingOpt
 fn read_redirect(ctx: &Ctx<'_, '_>, id: &[u8]) -> Result<u64, String> {
     let id = parse_i64(id).ok_or("ERR value is not an integer or out of range")?;
     let found = u64::try_from(id).ok().filter(|id| {
-        let is_known = *id == ctx.session.info.id || ctx.server.clients.get(*id).is_some();
+        let is_known = *id == ctx.session.info.id || ctx.server.clients.registry.get(*id).is_some();
         *id != 0 && is_known
     });
     found.ok_or_else(|| "ERR The client ID you want redirect to does not exist".into())
@@ -279,7 +279,7 @@ pub fn remember_keys(
     args: Args<'_>,
 ) {
     let keys_max = keys_max(server);
-    let is_connected = |id: u64| server.clients.get(id).is_some();
+    let is_connected = |id: u64| server.clients.registry.get(id).is_some();
     keys.each(args, |index| {
         let key = server.data.keyspace.key(db, &args[index]);
         view.track(&key, id, keys_max, &is_connected);
@@ -326,8 +326,9 @@ pub fn send(server: &Server, view: &mut View<'_>, writer: u64) {
     let mut invalidations = Vec::new();
     view.take_invalidations(&mut invalidations);
     if !invalidations.is_empty() {
-        let (inboxes, clients) = (&server.workers.inboxes, &server.clients);
+        let (inboxes, clients) = (&server.workers.inboxes, &server.clients.registry);
         server
+            .clients
             .tracking
             .send(inboxes, clients, &invalidations, writer);
     }
@@ -337,7 +338,7 @@ fn monitor(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     let bit = clients::flag::MONITOR;
     if !ctx.session.has_flag(bit) {
         ctx.session.set_flag(bit, true);
-        ctx.server.monitors.add(ctx.session.subscriber());
+        ctx.server.clients.monitors.add(ctx.session.subscriber());
     }
     ctx.reply.ok();
 }
@@ -345,7 +346,7 @@ fn monitor(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 fn stop_monitor(server: &Server, session: &Session) {
     if session.has_flag(clients::flag::MONITOR) {
         session.set_flag(clients::flag::MONITOR, false);
-        server.monitors.remove(session.subscriber());
+        server.clients.monitors.remove(session.subscriber());
     }
 }
 
@@ -368,5 +369,5 @@ pub(super) fn send_line(server: &Server, session: &Session, by_script: bool, arg
         false => &session.info.address,
     };
     let line = monitor::line(now_us, session.db.into(), source, args);
-    server.monitors.send(&server.workers.inboxes, line);
+    server.clients.monitors.send(&server.workers.inboxes, line);
 }

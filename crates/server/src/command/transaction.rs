@@ -149,7 +149,7 @@ fn unwatch(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 pub fn forget_watched(ctx: &mut Ctx<'_, '_>) {
     let watched = ctx.session.take_watched();
     if watched.len() > AT_ONCE_MAX {
-        let watches = &ctx.server.watches;
+        let watches = &ctx.server.clients.watches;
         watches.forget(watched, &ctx.session.is_dirty);
         return renew_flag(ctx);
     }
@@ -169,7 +169,7 @@ fn renew_flag(ctx: &mut Ctx<'_, '_>) {
 
 fn exec(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     run_queued(ctx);
-    if ctx.server.monitors.is_on() && !ctx.session.is_held_late {
+    if ctx.server.clients.monitors.is_on() && !ctx.session.is_held_late {
         tracking::send_line(ctx.server, ctx.session, false, args);
     }
 }

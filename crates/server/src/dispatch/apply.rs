@@ -174,7 +174,7 @@ impl<'s> Applier<'s> {
 
     /// Sends a message of a primary's client to the subscribers of this server.
     fn publish(&self, is_sharded: bool, args: Args<'_>) {
-        let (pubsub, inboxes) = (&self.server.pubsub, &self.server.workers.inboxes);
+        let (pubsub, inboxes) = (&self.server.clients.pubsub, &self.server.workers.inboxes);
         match is_sharded {
             true => pubsub.publish_sharded(inboxes, &args[1], &args[2]),
             false => pubsub.publish(inboxes, &args[1], &args[2]),

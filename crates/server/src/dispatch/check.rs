@@ -81,7 +81,7 @@ pub(super) fn refuse(
         std::mem::take(&mut session.is_dirty),
     );
     if !watched.is_empty() {
-        server.watches.forget(watched, &is_dirty);
+        server.clients.watches.forget(watched, &is_dirty);
     }
     session.info.watched.store(0, Relaxed);
     let why = why.strip_prefix("ERR ").unwrap_or(why);

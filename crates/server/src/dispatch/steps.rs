@@ -430,7 +430,7 @@ impl Executor<'_> {
 
     /// Removes the next subscriptions, and runs the command once none is left.
     fn reset_step(&mut self, session: &mut Session, call: &OwnedCall) -> Stepped {
-        if !session.unsubscribe_some(&self.server.pubsub) {
+        if !session.unsubscribe_some(&self.server.clients.pubsub) {
             return Stepped::More;
         }
         match self.run_part(session, call, 1..1, Output::default()) {

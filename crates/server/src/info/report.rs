@@ -139,7 +139,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn clients(&self) -> &Clients {
         let cell = &self.cells.clients;
-        cell.get_or_init(|| Clients::of(&self.server.clients.list()))
+        cell.get_or_init(|| Clients::of(&self.server.clients.registry.list()))
     }
 
     pub(super) fn memory(&self) -> &Memory {

@@ -217,13 +217,13 @@ fn process_and_connections(server: &Server, rows: &mut Rows<'_>) {
     rows.row("rusage_user", format!("{user:.6}"));
     rows.row("rusage_system", format!("{system:.6}"));
     rows.row("max_connections", server.config.number(Id::MaxClients));
-    rows.row("curr_connections", server.clients.len());
+    rows.row("curr_connections", server.clients.registry.len());
     let stats = &server.stats;
     let received = stats.connections_received.load(Relaxed);
     rows.row("total_connections", received);
     let rejected = stats.connections_rejected.load(Relaxed);
     rows.row("rejected_connections", rejected);
-    rows.row("connection_structures", server.clients.len());
+    rows.row("connection_structures", server.clients.registry.len());
     rows.row("read_buf_bytes", server.data.client_bytes());
 }
 
@@ -318,7 +318,7 @@ fn slabs(server: &Server, rows: &mut Rows<'_>) {
 /// client that sends the request.
 fn connections(server: &Server, own: u64, rows: &mut Rows<'_>) {
     let now = server.clock.moment();
-    for info in server.clients.list() {
+    for info in server.clients.registry.list() {
         let fd = info.fd;
         let is_local = info.flags.load(Relaxed) & flag::LOCAL != 0;
         let shown = |address: &str| match address.strip_suffix(":0").filter(|_| is_local) {

@@ -916,7 +916,7 @@ impl Connection {
         }
         self.session
             .set_flag(flag::BLOCKED, is_held || self.session.is_blocked());
-        let held = &executor.server().held_clients;
+        let held = &executor.server().clients.held;
         if is_held {
             held.fetch_add(1, Relaxed);
         } else {

@@ -438,7 +438,7 @@ fn admit(server: &Server, mut stream: Stream, peer: &Peer, port: Port) -> Option
         return None;
     }
     let max = server.config.number(Id::MaxClients) as u64;
-    if !server.clients.reserve(max) {
+    if !server.clients.registry.reserve(max) {
         if server.stats.connections_rejected.fetch_add(1, Relaxed) == 0 {
             log::warn!("maxclients ({max}) is reached: refusing further connections");
         }

@@ -199,11 +199,14 @@ impl Worker {
         }
         let expired_at = self.turn(events, executor, start);
         executor.finish();
-        if !server.watches.is_empty() {
-            server.watches.step(&server.data.keyspace, executor.now());
+        if !server.clients.watches.is_empty() {
+            server
+                .clients
+                .watches
+                .step(&server.data.keyspace, executor.now());
         }
-        if server.pubsub.has_forgotten() {
-            server.pubsub.step();
+        if server.clients.pubsub.has_forgotten() {
+            server.clients.pubsub.step();
         }
         self.is_busy = self.run_expiry(executor, start, expired_at);
         saving::walk(server, self.index, expired_at.elapsed(), executor.now());
@@ -285,7 +288,7 @@ impl Worker {
             let left = |end: Moment| Duration::from_millis(end.since(now));
             timeout = timeout.min(server.data.pause.until(now).map_or(Duration::ZERO, left));
         }
-        let watches = self.index == 0 && !server.watches.is_empty();
+        let watches = self.index == 0 && !server.clients.watches.is_empty();
         if watches || self.expiry_driver.must_evict(server) {
             timeout = timeout.min(IDLE_SHARD_PAUSE);
         }
@@ -308,7 +311,7 @@ impl Worker {
     /// event.
     fn has_waiting(&self) -> bool {
         let has_connections = !self.again.is_empty() || !self.leaving.is_empty();
-        has_connections || self.census.is_some() || self.server.pubsub.has_forgotten()
+        has_connections || self.census.is_some() || self.server.clients.pubsub.has_forgotten()
     }
 
     /// Serves the ready connections. Returns the time at which expiry last ran.
@@ -505,8 +508,8 @@ impl Worker {
         self.remove_delay(index, &connection.session);
         executor.forget(&mut connection.session);
         let server = executor.server();
-        server.clients.remove(connection.session.info.id);
-        server.clients.release();
+        server.clients.registry.remove(connection.session.info.id);
+        server.clients.registry.release();
         server.stats.workers[self.index]
             .connections
             .fetch_sub(1, Relaxed);
@@ -550,7 +553,7 @@ impl Worker {
                 server.clock.moment(),
                 format_args!("a connection from {peer} could not be registered: {error}"),
             );
-            server.clients.release();
+            server.clients.registry.release();
             server.stats.workers[self.index]
                 .connections
                 .fetch_sub(1, Relaxed);
@@ -558,7 +561,7 @@ impl Worker {
             return;
         }
         let endpoint = self.listeners.endpoint(&stream, &peer, self.index, index);
-        let info = server.clients.add(endpoint, executor.moment());
+        let info = server.clients.registry.add(endpoint, executor.moment());
         if matches!(stream, Stream::Local(_)) {
             info.flags.fetch_or(flag::LOCAL, Relaxed);
         }

@@ -195,7 +195,7 @@ fn a_held_write_is_shown_once_to_monitoring_clients() {
             slot: 9,
             client: 99,
         };
-        server.monitors.add(monitor);
+        server.clients.monitors.add(monitor);
         for line in before {
             run(&server, &mut session, line);
         }

@@ -29,17 +29,17 @@ fn subscriptions_of_many_channels_run_in_steps_with_the_same_messages() {
     let mut bench = Bench::new();
     let reply = bench.say(&line("SUBSCRIBE", "c", MANY));
     assert!(reply == confirmed("subscribe", MANY, 1, 1));
-    let pubsub = &bench.server.pubsub;
+    let pubsub = &bench.server.clients.pubsub;
     assert_eq!(pubsub.counts(), (MANY, 0, 0));
     assert_eq!(bench.session.info.channels.load(Relaxed) as usize, MANY);
     // Without names, the order is that of the names.
     let reply = bench.say("UNSUBSCRIBE");
     assert!(reply == confirmed("unsubscribe", MANY, MANY - 1, -1));
-    assert!(bench.server.pubsub.is_idle() && bench.session.subscriptions.is_none());
+    assert!(bench.server.clients.pubsub.is_idle() && bench.session.subscriptions.is_none());
     bench.say(&line("SSUBSCRIBE", "c", MANY));
     let reply = bench.say(&line("SUNSUBSCRIBE", "c", MANY));
     assert!(reply == confirmed("sunsubscribe", MANY, MANY - 1, -1));
-    assert!(bench.server.pubsub.is_idle() && bench.session.subscriptions.is_none());
+    assert!(bench.server.clients.pubsub.is_idle() && bench.session.subscriptions.is_none());
 }
 
 #[test]
@@ -65,11 +65,11 @@ fn a_step_adds_a_bounded_number_of_subscriptions() {
     for step in 1..=3 {
         let stepped = executor.step(&mut bench.session, &mut steps);
         assert!(matches!(stepped, steps::Stepped::Part(_)), "{stepped:?}");
-        assert_eq!(server.pubsub.counts(), (0, step * AT_ONCE_MAX, 0));
+        assert_eq!(server.clients.pubsub.counts(), (0, step * AT_ONCE_MAX, 0));
     }
     let stepped = executor.step(&mut bench.session, &mut steps);
     assert!(matches!(stepped, steps::Stepped::Done(..)), "{stepped:?}");
-    assert_eq!(server.pubsub.counts(), (0, MANY, 0));
+    assert_eq!(server.clients.pubsub.counts(), (0, MANY, 0));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn reset_ends_many_subscriptions_before_it_replies() {
     bench.say(&line("PSUBSCRIBE", "c", MANY));
     bench.say(&line("SUBSCRIBE", "c", MANY));
     assert_eq!(bench.say("RESET"), "+RESET\r\n");
-    assert!(bench.server.pubsub.is_idle() && bench.session.subscriptions.is_none());
+    assert!(bench.server.clients.pubsub.is_idle() && bench.session.subscriptions.is_none());
 }
 
 #[test]
@@ -89,23 +89,24 @@ fn subscriptions_of_a_client_that_disconnects_are_removed_in_steps() {
     let server = &bench.server;
     let mut executor = Executor::new(server, 0, server.clock.now());
     executor.forget(&mut bench.session);
-    assert!(server.pubsub.has_forgotten());
-    assert_eq!(server.pubsub.counts().0, MANY - AT_ONCE_MAX);
+    assert!(server.clients.pubsub.has_forgotten());
+    assert_eq!(server.clients.pubsub.counts().0, MANY - AT_ONCE_MAX);
     for _ in 0..3 {
-        assert!(server.pubsub.has_forgotten());
-        server.pubsub.step();
+        assert!(server.clients.pubsub.has_forgotten());
+        server.clients.pubsub.step();
     }
-    assert!(!server.pubsub.has_forgotten() && server.pubsub.is_idle());
-    server.pubsub.step();
+    assert!(!server.clients.pubsub.has_forgotten() && server.clients.pubsub.is_idle());
+    server.clients.pubsub.step();
     // A client with few subscriptions leaves at once.
     let mut other = Session::new();
     let few = other.subscriptions.get_or_insert_default();
     few.insert(Space::Shard, b"s");
     server
+        .clients
         .pubsub
         .subscribe(Space::Shard, b"s", other.subscriber());
     executor.forget(&mut other);
-    assert!(!server.pubsub.has_forgotten() && server.pubsub.is_idle());
+    assert!(!server.clients.pubsub.has_forgotten() && server.clients.pubsub.is_idle());
 }
 
 #[test]
@@ -238,7 +239,7 @@ fn a_transaction_contains_a_bounded_number_of_subscriptions() {
     let text = format!("-ERR 'subscribe' accepts at most {QUEUED_MAX} names in a transaction\r\n");
     assert_eq!(reply, text);
     assert!(bench.say("EXEC").starts_with("-EXECABORT"));
-    assert!(bench.server.pubsub.is_idle());
+    assert!(bench.server.clients.pubsub.is_idle());
     // Without names the subscriptions of the client count.
     bench.session.protocol = wire::Protocol::Resp3;
     bench.say(&line("SUBSCRIBE", "c", MANY));
@@ -247,12 +248,12 @@ fn a_transaction_contains_a_bounded_number_of_subscriptions() {
     assert_eq!(bench.say("UNSUBSCRIBE"), "+QUEUED\r\n");
     let reply = bench.say("EXEC");
     assert!(reply.contains("exceeds atomic-work-limit"), "{reply}");
-    assert_eq!(bench.server.pubsub.counts(), (MANY, 0, 0));
+    assert_eq!(bench.server.clients.pubsub.counts(), (MANY, 0, 0));
     bench.say("CONFIG SET atomic-work-limit 100000");
     bench.say("MULTI");
     bench.say("UNSUBSCRIBE");
     bench.say("EXEC");
-    assert!(bench.server.pubsub.is_idle());
+    assert!(bench.server.clients.pubsub.is_idle());
 }
 
 #[test]
@@ -298,7 +299,7 @@ fn the_rights_to_many_names_are_checked_in_steps_before_the_first_is_used() {
         assert_eq!(reply, text);
     };
     denied(&line("SUBSCRIBE", "c", MANY), "channel", &mut bench);
-    assert!(bench.server.pubsub.is_idle());
+    assert!(bench.server.clients.pubsub.is_idle());
     bench.say("SET c00000 1");
     denied(
         &line("DEL", "c", 2 * steps::KEYS_PER_STEP),

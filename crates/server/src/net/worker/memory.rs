@@ -63,7 +63,7 @@ impl Worker {
     /// because otherwise one protected client could cause all of them to be disconnected.
     fn evict(&mut self, limit: u64, executor: &mut Executor<'_>) {
         let server = executor.server();
-        let mut clients = server.clients.list();
+        let mut clients = server.clients.registry.list();
         // Clients that another thread has selected are closed now, because their message waits
         // until the end of this iteration.
         for info in clients.extract_if(.., |info| info.is_killed()) {

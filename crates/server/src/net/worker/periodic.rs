@@ -41,7 +41,7 @@ impl Worker {
                 primary::ping(server);
             }
         }
-        if server.tracking.is_on() {
+        if server.clients.tracking.is_on() {
             executor.finish();
             let shards =
                 (self.index..server.data.keyspace.shard_count()).step_by(server.workers.count);

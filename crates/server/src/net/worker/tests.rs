@@ -252,7 +252,7 @@ fn clients_that_leave_together_are_closed_over_several_iterations() {
         assert!(turns < 10_000);
     }
     bench.send(&mut other, "GET a\r\n", "$3\r\n200\r\n");
-    assert_eq!(server.clients.len(), 1);
+    assert_eq!(server.clients.registry.len(), 1);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn clients_that_are_killed_together_are_closed_over_several_iterations() {
     for client in &mut clients {
         bench.expect_output(client, CLOSED);
     }
-    assert_eq!(server.clients.len(), 1);
+    assert_eq!(server.clients.registry.len(), 1);
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn a_pause_is_not_weakened_and_holds_only_what_would_run() {
     );
     bench.send(&mut writer, "MULTI\r\nSET a 1\r\nEXEC\r\n", "+OK\r\n");
     bench.send(&mut admin, "INFO clients\r\n", "");
-    assert_eq!(server.held_clients.load(Relaxed), 1);
+    assert_eq!(server.clients.held.load(Relaxed), 1);
     // A longer pause of everything replaces a pause of writes; a shorter or weaker one does not
     // replace it.
     let mut drain = [0; 65536];
@@ -354,14 +354,14 @@ fn a_pause_is_not_weakened_and_holds_only_what_would_run() {
     bench.send(&mut admin, "CLIENT PAUSE 1000 ALL\r\n", "+OK\r\n");
     bench.send(&mut admin, "CLIENT PAUSE 90000 WRITE\r\n", "+OK\r\n");
     bench.send(&mut reader, "GET a\r\n", "");
-    assert_eq!(server.held_clients.load(Relaxed), 2);
+    assert_eq!(server.clients.held.load(Relaxed), 2);
     bench.pass(60_001);
     bench.expect_output(&mut reader, "");
     bench.pass(30_000);
     // Held clients are served in the order of their connections.
     bench.expect_output(&mut reader, "$-1\r\n");
     bench.expect_output(&mut writer, "+QUEUED\r\n*1\r\n+OK\r\n");
-    assert_eq!(server.held_clients.load(Relaxed), 0);
+    assert_eq!(server.clients.held.load(Relaxed), 0);
     assert!(!server.data.keyspace.is_frozen());
 }
 
@@ -373,15 +373,15 @@ fn a_held_client_that_disconnects_is_removed_and_its_command_does_not_run() {
     let (mut admin, mut writer) = (bench.client(), bench.client());
     bench.send(&mut admin, "CLIENT PAUSE 60000 WRITE\r\n", "+OK\r\n");
     bench.send(&mut writer, "SET a 1\r\n", "");
-    assert_eq!(server.held_clients.load(Relaxed), 1);
+    assert_eq!(server.clients.held.load(Relaxed), 1);
     drop(writer);
     for _ in 0..TURNS_MAX {
         bench.turn();
-        if server.held_clients.load(Relaxed) == 0 {
+        if server.clients.held.load(Relaxed) == 0 {
             break;
         }
     }
-    assert_eq!(server.held_clients.load(Relaxed), 0);
+    assert_eq!(server.clients.held.load(Relaxed), 0);
     bench.send(
         &mut admin,
         "CLIENT UNPAUSE\r\nEXISTS a\r\n",
@@ -556,17 +556,17 @@ fn a_pause_of_writes_does_not_hold_scripts_that_declare_to_write_nothing() {
         "FCALL absent 0".to_owned(),
     ] {
         let mut writer = bench.client();
-        let before = server.held_clients.load(Relaxed);
+        let before = server.clients.held.load(Relaxed);
         writer
             .write_all(format!("{call}\r\n").as_bytes())
             .expect("there is room");
         for _ in 0..TURNS_MAX {
-            if server.held_clients.load(Relaxed) > before {
+            if server.clients.held.load(Relaxed) > before {
                 break;
             }
             bench.turn();
         }
-        assert_eq!(server.held_clients.load(Relaxed), before + 1, "{call}");
+        assert_eq!(server.clients.held.load(Relaxed), before + 1, "{call}");
         writers.push(writer);
     }
 }

@@ -542,6 +542,7 @@ fn a_client_blocked_on_a_key_that_a_snapshot_has_borrowed_is_served_when_it_is_b
     }
     let info = server
         .clients
+        .registry
         .add(Endpoint::default(), server.clock.moment());
     let mut blocked = Session::of(info);
     blocked.is_authenticated = true;

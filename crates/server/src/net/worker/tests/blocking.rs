@@ -31,7 +31,7 @@ fn a_push_serves_blocked_clients_in_their_order() {
     bench.send(pusher, "RPUSH k 3 4 5\r\nLLEN k\r\n", ":3\r\n:1\r\n");
     bench.expect_output(c, &popped("k", "3"));
     bench.expect_output(b, &popped("k", "5"));
-    assert!(server.blocking.is_empty());
+    assert!(server.clients.blocking.is_empty());
     assert_eq!(server.data.keyspace.waited_keys(), 0);
 }
 
@@ -210,7 +210,7 @@ fn a_disconnected_client_is_no_longer_blocked() {
     bench.send(&mut client, "CLIENT KILL ID 2\r\n", CLOSED);
     let mut client = bench.client();
     bench.expect_output(&mut killed, "");
-    assert_eq!(server.blocking.len(), 2);
+    assert_eq!(server.clients.blocking.len(), 2);
     gone.write_all(b"PING\r\n").expect("there is room");
     drop(gone);
     bench.send(&mut client, "CLIENT KILL ID 2\r\n", "");
@@ -222,7 +222,7 @@ fn a_disconnected_client_is_no_longer_blocked() {
         "LRANGE k 0 -1\r\nRPUSH k 1\r\nLLEN k\r\n",
         reply,
     );
-    assert!(server.blocking.is_empty());
+    assert!(server.clients.blocking.is_empty());
     assert!(bench.worker.waits.is_empty());
 }
 
@@ -234,7 +234,7 @@ fn a_blocked_client_is_listed_and_can_be_unblocked() {
     bench.send(&mut client, "CLIENT ID\r\n", ":1\r\n");
     bench.send(&mut other, "CLIENT UNBLOCK 1\r\n", ":0\r\n");
     bench.send(&mut client, "BLPOP j k 5\r\nPING\r\n", "");
-    let line = server.clients.list()[0].line(server.clock.moment(), |index| {
+    let line = server.clients.registry.list()[0].line(server.clock.moment(), |index| {
         crate::command::table().name(index)
     });
     assert!(
@@ -242,7 +242,10 @@ fn a_blocked_client_is_listed_and_can_be_unblocked() {
         "{line}"
     );
     assert_eq!(
-        (server.blocking.len(), server.blocking.with_deadline()),
+        (
+            server.clients.blocking.len(),
+            server.clients.blocking.with_deadline()
+        ),
         (1, 1)
     );
     assert_eq!(server.data.keyspace.waited_keys(), 2);
@@ -254,7 +257,7 @@ fn a_blocked_client_is_listed_and_can_be_unblocked() {
         &mut client,
         "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
     );
-    let line = server.clients.list()[0].line(server.clock.moment(), |index| {
+    let line = server.clients.registry.list()[0].line(server.clock.moment(), |index| {
         crate::command::table().name(index)
     });
     assert!(line.contains(" flags=N "), "{line}");
@@ -290,7 +293,7 @@ fn client_pause_holds_pushes_but_not_timeouts() {
     bench.expect_output(&mut other, ":1\r\n");
     bench.expect_output(&mut long, &popped("k", "1"));
     bench.expect_output(&mut short, "");
-    assert_eq!(server.blocking.len(), 1);
+    assert_eq!(server.clients.blocking.len(), 1);
 }
 
 #[test]
@@ -334,7 +337,7 @@ impl<'s> Pair<'s> {
 
     fn client(&mut self) -> Socket {
         let server = Arc::clone(&self.benches[0].worker.server);
-        let newest = || server.clients.list().last().map(|info| info.id);
+        let newest = || server.clients.registry.list().last().map(|info| info.id);
         let before = newest();
         let socket = self.benches[0].client();
         while newest() == before {
@@ -383,6 +386,7 @@ fn workers_serve_the_blocked_clients_of_other_workers() {
     let mut clients: Vec<Socket> = (0..6).map(|_| pair.client()).collect();
     let workers = server
         .clients
+        .registry
         .list()
         .iter()
         .map(|info| info.worker)
@@ -413,10 +417,10 @@ fn workers_serve_the_blocked_clients_of_other_workers() {
         let k = to.len();
         pair.expect_output(a, &format!("*2\r\n${k}\r\n{to}\r\n*1\r\n$1\r\nx\r\n"));
     }
-    let id = server.clients.list()[3].id;
+    let id = server.clients.registry.list()[3].id;
     pair.send(pusher, &format!("CLIENT UNBLOCK {id}\r\n"), ":1\r\n");
     pair.expect_output(d, NOTHING);
-    assert!(server.blocking.is_empty());
+    assert!(server.clients.blocking.is_empty());
     assert_eq!(server.data.keyspace.waited_keys(), 0);
 }
 
@@ -444,16 +448,16 @@ fn a_blocked_client_that_disconnects_is_noticed_behind_much_input() {
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
     bench.send(&mut client, "BLPOP q 0\r\n", "");
-    assert_eq!(server.blocking.len(), 1);
+    assert_eq!(server.clients.blocking.len(), 1);
     flood(&mut bench, &mut client, &b"PING\r\n".repeat(1 << 20));
     drop(client);
     for _ in 0..TURNS_MAX {
-        if server.blocking.is_empty() {
+        if server.clients.blocking.is_empty() {
             break;
         }
         bench.turn();
     }
-    assert!(server.blocking.is_empty());
+    assert!(server.clients.blocking.is_empty());
     bench.send(&mut other, "RPUSH q job\r\nLLEN q\r\n", ":1\r\n:1\r\n");
 }
 
@@ -499,12 +503,12 @@ fn input_behind_a_blocked_command_is_bounded_and_runs_after_it() {
     flood(&mut bench, &mut client, &b"INCR n\r\n".repeat(1 << 17));
     let _ = client.write_all(b"INCR n\r\n");
     for _ in 0..TURNS_MAX {
-        if server.blocking.is_empty() {
+        if server.clients.blocking.is_empty() {
             break;
         }
         bench.turn();
     }
-    assert!(server.blocking.is_empty());
+    assert!(server.clients.blocking.is_empty());
     assert_eq!(server.stats.query_limit_disconnections.load(Relaxed), 1);
 }
 
@@ -545,7 +549,7 @@ fn a_blocked_reader_claims_an_entry_when_it_has_been_idle_long_enough() {
     bench.expect_output(&mut client, "");
     bench.pass(1);
     bench.expect_output(&mut client, &claimed(101, 1));
-    assert!(bench.worker.waits.is_empty() && server.blocking.is_empty());
+    assert!(bench.worker.waits.is_empty() && server.clients.blocking.is_empty());
     // A pending entry that is acknowledged is not claimed, and the client remains blocked until its
     // timeout.
     bench.send(&mut client, &CLAIM.replace("BLOCK 0", "BLOCK 300"), "");
@@ -555,7 +559,7 @@ fn a_blocked_reader_claims_an_entry_when_it_has_been_idle_long_enough() {
     bench.expect_output(&mut client, "");
     bench.pass(200);
     bench.expect_output(&mut client, NOTHING);
-    assert!(bench.worker.waits.is_empty() && server.blocking.is_empty());
+    assert!(bench.worker.waits.is_empty() && server.clients.blocking.is_empty());
 }
 
 /// Runs commands at an instant in the past, like a transaction or a script that takes long.
@@ -631,9 +635,9 @@ fn a_blocked_client_receives_nothing_that_has_expired_during_the_command() {
         let began = server.clock.now();
         server.clock.pass_ms(300);
         run_late(&server, commands, began);
-        assert_eq!(server.blocking.len(), 1, "{call} {commands:?}");
+        assert_eq!(server.clients.blocking.len(), 1, "{call} {commands:?}");
         drop(client);
-        while !server.blocking.is_empty() {
+        while !server.clients.blocking.is_empty() {
             bench.turn();
         }
         bench.send(&mut other, "FLUSHALL\r\n", "+OK\r\n");
@@ -669,7 +673,7 @@ fn info_counts_the_keys_whose_removal_ends_a_wait() {
     assert_eq!(
         (
             server.data.keyspace.waited_keys(),
-            server.blocking.failing_keys()
+            server.clients.blocking.failing_keys()
         ),
         (4, 2)
     );

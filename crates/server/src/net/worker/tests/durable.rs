@@ -303,7 +303,7 @@ fn a_primary_that_becomes_a_replica_ends_all_waits() {
     for client in [popper, reader, waiting] {
         bench.expect_output(client, error);
     }
-    assert!(server.blocking.is_empty() && server.replication.waits.is_empty());
+    assert!(server.clients.blocking.is_empty() && server.replication.waits.is_empty());
     assert_eq!(server.data.keyspace.waited_keys(), 0);
     let mut applier = Applier::new(&server);
     apply(&mut applier, "RPUSH q one", NOW - HOUR_MS);
@@ -501,7 +501,7 @@ fn function_load_is_held_by_a_stop() {
     for _ in 0..5 {
         bench.turn();
     }
-    assert_eq!(server.held_clients.load(Relaxed), 1);
+    assert_eq!(server.clients.held.load(Relaxed), 1);
     server.data.hold_for_stop(false);
     bench.expect_output(&mut client, "$1\r\nl\r\n");
 }

@@ -272,7 +272,7 @@ fn blocked_clients_are_served_when_a_long_command_ends() {
     bench.expect_output(&mut third, &bulk("x"));
     bench.send(&mut fourth, "LLEN s\r\nLLEN d\r\n", ":0\r\n:2\r\n");
     bench.send(&mut fourth, "LINDEX l 0\r\n", &bulk("x"));
-    assert!(server.blocking.is_empty());
+    assert!(server.clients.blocking.is_empty());
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn many_keys_are_watched_in_steps() {
         .chain(names.iter().map(String::as_str))
         .collect();
     wire::encode_command(&mut watched, &words);
-    let count = |server: &Server| server.clients.list()[0].watched.load(Relaxed);
+    let count = |server: &Server| server.clients.registry.list()[0].watched.load(Relaxed);
     let exec = "MULTI\r\nPING\r\nEXEC\r\n";
     let failed = "+OK\r\n+QUEUED\r\n*-1\r\n";
     for change in ["SET k2400 v\r\n", "", "EXPIRE"] {

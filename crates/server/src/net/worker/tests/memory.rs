@@ -8,7 +8,7 @@ const MIB: u64 = 1 << 20;
 /// Returns the bytes that the server counts for all clients, after checking that they are the sum
 /// of the clients' records.
 fn counted(server: &Server) -> u64 {
-    let records = server.clients.list();
+    let records = server.clients.registry.list();
     let held = records.iter().map(|info| info.memory_bytes.load(Relaxed));
     assert_eq!(server.data.client_bytes(), held.sum::<u64>());
     server.data.client_bytes()
@@ -86,7 +86,7 @@ fn every_part_of_a_client_counts() {
         ));
         assert!(counted(&server) < before + 1000);
     }
-    let info = server.clients.list().remove(0);
+    let info = server.clients.registry.list().remove(0);
     let line = info.line(server.clock.moment(), |_| "");
     assert!(
         line.contains(&format!(" tot-mem={} ", counted(&server))),
@@ -277,12 +277,16 @@ fn values_that_exceed_the_output_are_not_copied() {
         push(&mut bench, &mut reader, &request);
         for _ in 0..100 {
             bench.turn();
-            if server.clients.len() == 1 {
+            if server.clients.registry.len() == 1 {
                 break;
             }
         }
         assert_eq!(hits(&bench), before);
-        assert_eq!(server.clients.len(), 1, "the client was disconnected");
+        assert_eq!(
+            server.clients.registry.len(),
+            1,
+            "the client was disconnected"
+        );
     }
     // What the transaction does before may make the values shorter.
     let mut reader = bench.client();

@@ -69,10 +69,10 @@ fn a_reply_beyond_the_hard_limit_closes_its_client() {
     }
     assert_eq!(bench.worker.scratch.traffic.held_bytes, 0);
     // The clients that were closed are not counted.
-    let record = server.clients.list().remove(0);
+    let record = server.clients.registry.list().remove(0);
     let held = record.memory_bytes.load(Relaxed);
     assert_eq!(
-        (server.clients.len(), server.data.client_bytes()),
+        (server.clients.registry.len(), server.data.client_bytes()),
         (1, held)
     );
 }

@@ -178,12 +178,12 @@ fn a_full_table_invalidates_other_keys_and_ends_with_its_clients() {
     assert_eq!(keys, items);
     drop(reader);
     for _ in 0..TURNS_MAX {
-        if !server.tracking.is_on() {
+        if !server.clients.tracking.is_on() {
             break;
         }
         bench.turn();
     }
-    assert!(!server.tracking.is_on());
+    assert!(!server.clients.tracking.is_on());
     assert_eq!(server.data.keyspace.tracked_counts(), (0, 0));
 }
 
@@ -214,7 +214,7 @@ fn a_monitor_receives_executed_commands_without_those_for_administrators() {
     .collect();
     bench.expect_output(&mut monitor, &lines);
     bench.send(&mut monitor, "RESET\r\n", "+RESET\r\n");
-    assert!(!server.monitors.is_on());
+    assert!(!server.clients.monitors.is_on());
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn a_blocked_client_that_has_lost_the_right_gets_an_error_and_no_element() {
     bench.send(&mut admin, "ACL SETUSER u +blpop\r\n", "+OK\r\n");
     let popped = "*2\r\n$1\r\nk\r\n$1\r\n1\r\n";
     bench.send(&mut user, "BLPOP k 0\r\n", popped);
-    assert!(server.blocking.is_empty());
+    assert!(server.clients.blocking.is_empty());
 }
 
 #[test]

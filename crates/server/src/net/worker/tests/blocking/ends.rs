@@ -38,7 +38,7 @@ fn block(bench: &mut Bench<'_>, client: &mut Socket, call: &str) -> u64 {
     bench.send(client, "AUTH u x\r\n", "+OK\r\n");
     bench.send(client, &format!("{call}\r\n"), "");
     let server = &bench.worker.server;
-    let blocked = server.blocking.list();
+    let blocked = server.clients.blocking.list();
     assert_eq!(blocked.len(), 1, "{call}");
     blocked[0].info.id
 }
@@ -74,7 +74,7 @@ fn a_killed_client_is_not_served_by_the_next_command() {
             let commands = format!("{kill}\r\n{push}\r\n{count}\r\n");
             bench.send(&mut admin, &commands, &format!("{killed}{pushed}{left}"));
             bench.expect_output(&mut client, CLOSED);
-            assert!(server.blocking.is_empty(), "{call} {way}");
+            assert!(server.clients.blocking.is_empty(), "{call} {way}");
             bench.send(&mut admin, USER, "+OK\r\n");
         }
     }
@@ -125,13 +125,13 @@ fn a_killed_client_is_neither_listed_nor_unblocked() {
     let mut bench = Bench::new(&server, listeners);
     let (mut admin, mut client) = (bench.client(), bench.client());
     bench.send(&mut client, "BLPOP k 0\r\n", "");
-    let id = server.blocking.list()[0].info.id;
+    let id = server.clients.blocking.list()[0].info.id;
     let commands = format!(
         "CLIENT KILL ID {id}\r\nCLIENT LIST ID {id}\r\nCLIENT UNBLOCK {id}\r\nCLIENT KILL ID {id}\r\n"
     );
     bench.send(&mut admin, &commands, ":1\r\n$0\r\n\r\n:0\r\n:0\r\n");
     bench.expect_output(&mut client, CLOSED);
-    assert!(server.blocking.is_empty());
+    assert!(server.clients.blocking.is_empty());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn commands_of_a_killed_client_are_not_executed() {
     admin.write_all(commands).expect("there is room");
     client.write_all(b"LPOP k\r\n").expect("there is room");
     bench.expect_output(&mut admin, ":1\r\n:1\r\n");
-    while server.clients.len() > 1 {
+    while server.clients.registry.len() > 1 {
         bench.turn();
     }
     bench.send(&mut admin, "LLEN k\r\n", ":1\r\n");
@@ -179,6 +179,7 @@ fn a_client_whose_disconnection_has_arrived_is_not_served_by_another_worker() {
         let (mut client, mut pusher) = (pair.client(), pair.client());
         let workers: Vec<usize> = server
             .clients
+            .registry
             .list()
             .iter()
             .map(|info| info.worker)
@@ -187,7 +188,7 @@ fn a_client_whose_disconnection_has_arrived_is_not_served_by_another_worker() {
         pair.send(&mut pusher, "XGROUP CREATE s g $ MKSTREAM\r\n", "+OK\r\n");
         // Input before the end is not read.
         pair.send(&mut client, &format!("{call}\r\n"), "");
-        assert_eq!(server.blocking.len(), 1);
+        assert_eq!(server.clients.blocking.len(), 1);
         client.write_all(b"PING\r\n").expect("there is room");
         drop(client);
         let commands = format!("{push}\r\n{count}\r\n");
@@ -195,12 +196,12 @@ fn a_client_whose_disconnection_has_arrived_is_not_served_by_another_worker() {
             .write_all(commands.as_bytes())
             .expect("there is room");
         expect_from_second(&mut pair, &mut pusher, &format!("{pushed}{left}"));
-        while !server.blocking.is_empty() {
+        while !server.clients.blocking.is_empty() {
             pair.turn();
         }
         pair.send(&mut pusher, "FLUSHALL\r\n", "+OK\r\n");
         drop(pusher);
-        while !server.clients.is_empty() {
+        while !server.clients.registry.is_empty() {
             pair.turn();
         }
     }
@@ -214,7 +215,7 @@ fn a_reply_that_another_worker_has_sent_arrives_before_the_connection_is_closed(
     let mut seen = Vec::new();
     for number in 0..2 {
         pair.send(&mut client, "BLPOP k 0\r\nINCR n\r\n", "");
-        let info = Arc::clone(&server.blocking.list()[0].info);
+        let info = Arc::clone(&server.clients.blocking.list()[0].info);
         seen.push(info.id);
         // The message to disconnect the client comes before the reply, although the client was
         // served before it was killed: another thread has sent the message meanwhile.
@@ -224,7 +225,7 @@ fn a_reply_that_another_worker_has_sent_arrives_before_the_connection_is_closed(
         pusher.write_all(push.as_bytes()).expect("there is room");
         expect_from_second(&mut pair, &mut pusher, ":1\r\n");
         pair.expect_output(&mut client, &(popped("k", &element) + CLOSED));
-        assert_eq!(server.clients.len(), 1);
+        assert_eq!(server.clients.registry.len(), 1);
         client = pair.client();
     }
     pair.send(&mut pusher, "EXISTS k n\r\n", ":0\r\n");
@@ -246,7 +247,7 @@ impl Model<'_> {
     fn add_client(&mut self) {
         let mut socket = self.pair.client();
         let server = Arc::clone(&self.pair.benches[0].worker.server);
-        let id = server.clients.list().last().expect("a client").id;
+        let id = server.clients.registry.list().last().expect("a client").id;
         let call = [
             "BLPOP k j 0\r\n",
             "BLMPOP 0 2 j k RIGHT\r\n",
@@ -301,7 +302,7 @@ impl Model<'_> {
             5 => {
                 // Only a client that was not served loses nothing by its disconnection.
                 let server = &self.pair.benches[0].worker.server;
-                if server.blocking.get(id).is_none() {
+                if server.clients.blocking.get(id).is_none() {
                     return;
                 }
                 self.receive(at);
