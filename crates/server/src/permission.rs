@@ -75,10 +75,10 @@ pub fn check_session(
     args: Args<'_>,
     context: Context,
 ) -> Result<(), Denied> {
-    if session.has_all_rights(&server.acl) {
+    if session.has_all_rights(&server.auth.acl) {
         return Ok(());
     }
-    session.refresh(&server.acl);
+    session.refresh(&server.auth.acl);
     let result = check(&session.user, chosen, args);
     if let Err(denied) = result {
         note(table, server, session, chosen, args, context, denied);
@@ -143,7 +143,7 @@ pub fn record(
         now_ms: server.clock.now().0,
     };
     let len_max = server.config.number(Id::AclLogMaxLen) as usize;
-    server.acl.log.add(event, len_max);
+    server.auth.acl.log.add(event, len_max);
 }
 
 /// Checks a call against a user's rights.

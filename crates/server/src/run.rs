@@ -537,7 +537,7 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
         );
     }
     let is_open = addresses.iter().any(|address| !address.ip().is_loopback());
-    if is_open && !server.needs_password() {
+    if is_open && !server.auth.needs_password() {
         if server.config.is_on(Id::ProtectedMode) {
             log::warn!(
                 "no password is set: only connections from this machine are accepted (protected mode)"

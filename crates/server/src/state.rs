@@ -3,11 +3,13 @@
 //! The fields of [`Server`] are groups with a purpose each, so that a function can take the groups
 //! that it needs.
 
+mod auth;
 mod clients;
 mod data;
 mod persistence;
 mod workers;
 
+pub use self::auth::Auth;
 pub use self::clients::Clients;
 pub use self::data::{Data, Pause};
 pub use self::persistence::Persistence;
@@ -21,13 +23,11 @@ use durability::replication::Replication;
 use durability::restart::Restart;
 use durability::saving::Saving;
 use engine::segment::Segments;
-use session::acl::Acl;
 use session::clock::Clock;
 use session::feed::Feed;
 use session::hotkeys::HotKeys;
 use session::inbox::Inbox;
 use session::latency::LatencyMonitor;
-use session::logins::Logins;
 use session::long::Long;
 use session::notices::Notices;
 use session::scripting::Scripting;
@@ -62,12 +62,12 @@ pub struct Server {
     pub workers: Workers,
     /// Connected clients and what they wait for.
     pub clients: Clients,
+    /// Users, and failed attempts to authenticate.
+    pub auth: Auth,
     /// Settings.
     pub config: Config,
     /// Lock for the update of several settings together.
     pub config_change: Mutex<()>,
-    /// Users and their rights.
-    pub acl: Acl,
     /// Changes of keys as commands, for the append-only file and for replicas.
     pub feed: Feed,
     /// Replication.
@@ -88,8 +88,6 @@ pub struct Server {
     pub slowlog: Slowlog,
     /// Slow events.
     pub latency: LatencyMonitor,
-    /// Failed authentications by address.
-    pub logins: Logins,
     /// Warnings about clients.
     pub notices: Notices,
     /// TLS settings in force.
@@ -173,9 +171,9 @@ impl Server {
             },
             clients: Clients::default(),
             cluster: Routing::new(&config),
+            auth: Auth::default(),
             config,
             config_change: Mutex::new(()),
-            acl: Acl::default(),
             feed: Feed::default(),
             replication: Replication::new(run_id()),
             scripting: Scripting::default(),
@@ -185,7 +183,6 @@ impl Server {
             stats: Stats::new(threads),
             slowlog: Slowlog::default(),
             latency: LatencyMonitor::default(),
-            logins: Logins::default(),
             notices: Notices::default(),
             skips_replicas: AtomicBool::new(false),
             tls: Tls::default(),
@@ -198,17 +195,11 @@ impl Server {
             stops: AtomicBool::new(false),
             clock,
         };
-        server.apply_password();
+        server.auth.apply_password(&server.config);
         server.data.apply_notifications(&server.config);
         server.data.apply_limits(&server.config);
         server.replication.count_good(&server.config);
         Ok(server)
-    }
-
-    /// Makes `requirepass` the password of the default user.
-    pub fn apply_password(&self) {
-        self.acl
-            .set_default_password(&self.config.text(Id::RequirePass));
     }
 
     /// Sets the memory limit of the keyspace: `maxmemory`, or none on a replica that leaves
@@ -222,11 +213,6 @@ impl Server {
             true => 0,
             false => self.config.maxmemory_bytes(),
         });
-    }
-
-    /// Whether clients must authenticate before they may act as the default user.
-    pub fn needs_password(&self) -> bool {
-        self.acl.needs_password()
     }
 
     /// Requests all workers to stop.

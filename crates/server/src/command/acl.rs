@@ -115,14 +115,14 @@ fn acl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     match (&word[..], args.len()) {
         (b"whoami", 2) => ctx.reply.bulk(ctx.session.user.name().as_bytes()),
         (b"users", 2) => {
-            let all = ctx.server.acl.all();
+            let all = ctx.server.auth.acl.all();
             ctx.reply.array(all.len());
             for user in all {
                 ctx.reply.bulk(user.name().as_bytes());
             }
         }
         (b"list", 2) => {
-            let all = ctx.server.acl.all();
+            let all = ctx.server.auth.acl.all();
             ctx.reply.array(all.len());
             for user in all {
                 ctx.reply.bulk(&user.line());
@@ -156,7 +156,7 @@ fn acl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 
 fn get_user(ctx: &mut Ctx<'_, '_>, name: &[u8]) {
     let name = std::str::from_utf8(name);
-    let Some(user) = name.ok().and_then(|name| ctx.server.acl.find(name).0) else {
+    let Some(user) = name.ok().and_then(|name| ctx.server.auth.acl.find(name).0) else {
         return ctx.reply.null();
     };
     let reply = &mut ctx.reply;
@@ -203,7 +203,7 @@ fn set_user(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     };
     let words: Vec<&[u8]> = args.from(3).iter().collect();
     let rules = rules(&ctx.server.config);
-    match ctx.server.acl.set(name, &words, rules) {
+    match ctx.server.auth.acl.set(name, &words, rules) {
         Ok(()) => {
             disconnect_subscribers(ctx);
             ctx.reply.ok();
@@ -219,7 +219,7 @@ fn delete_users(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
     let is_removed = |name: &&[u8]| {
         let name = std::str::from_utf8(name);
-        name.is_ok_and(|name| ctx.server.acl.remove(name))
+        name.is_ok_and(|name| ctx.server.auth.acl.remove(name))
     };
     let count = names.into_iter().filter(is_removed).count();
     disconnect_removed(ctx);
@@ -234,7 +234,7 @@ fn disconnect_removed(ctx: &mut Ctx<'_, '_>) {
 }
 
 fn clients_of_removed(server: &Server) -> Vec<Arc<ClientInfo>> {
-    let all = server.acl.all();
+    let all = server.auth.acl.all();
     let exists = |info: &ClientInfo| {
         let name = info.user();
         all.binary_search_by(|user| user.name().cmp(&name)).is_ok()
@@ -256,7 +256,7 @@ fn denied_subscribers(server: &Server) -> Vec<Arc<ClientInfo>> {
     if server.clients.pubsub.is_idle() {
         return denied;
     }
-    let all = server.acl.all();
+    let all = server.auth.acl.all();
     let users: BTreeMap<&str, &User> = all.iter().map(|user| (user.name(), &**user)).collect();
     server.clients.pubsub.each(&mut |space, name, subscriber| {
         let Some(info) = server.clients.registry.get(subscriber.client) else {
@@ -294,7 +294,7 @@ fn commands_of(ctx: &mut Ctx<'_, '_>, name: &[u8]) {
 fn dry_run(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
     let found = std::str::from_utf8(&args[2]).ok();
-    let Some(user) = found.and_then(|name| ctx.server.acl.find(name).0) else {
+    let Some(user) = found.and_then(|name| ctx.server.auth.acl.find(name).0) else {
         let name = text(&args[2]);
         return ctx.reply.error(&format!("ERR User '{name}' not found"));
     };
@@ -343,7 +343,7 @@ fn generate_password(ctx: &mut Ctx<'_, '_>, bits: Option<&[u8]>) {
 }
 
 fn log(ctx: &mut Ctx<'_, '_>, option: Option<&[u8]>) {
-    let log = &ctx.server.acl.log;
+    let log = &ctx.server.auth.acl.log;
     let count = match option {
         None => 10,
         Some(word) if word.eq_ignore_ascii_case(b"reset") => {
@@ -400,7 +400,7 @@ fn load(ctx: &mut Ctx<'_, '_>, path: &str) {
 
 /// Replaces all users by those in a file. Changes nothing if the file is invalid.
 fn load_file(server: &Server, path: &str) -> Result<(), String> {
-    server.acl.replace(read_file(&server.config, path)?);
+    server.auth.acl.replace(read_file(&server.config, path)?);
     Ok(())
 }
 
@@ -431,7 +431,7 @@ pub fn changed_users(server: &Server, lines: &[Vec<String>]) -> Result<Vec<UserC
     let default = || Arc::new(User::default_with(&server.config.text(Id::RequirePass)));
     let has_default = before.contains_key(DEFAULT);
     before.entry(DEFAULT.to_owned()).or_insert_with(default);
-    let after = server.acl.all();
+    let after = server.auth.acl.all();
     let mut changes = Vec::new();
     for user in &after {
         let line = user.line();
@@ -512,9 +512,9 @@ pub fn read_password(config: &Config) -> Result<(), String> {
 /// Returns the errors of [`check_users`].
 pub fn load_at_start(server: &Server) -> Result<(), String> {
     let users = check_users(&server.config)?;
-    server.apply_password();
+    server.auth.apply_password(&server.config);
     if let Some(users) = users {
-        server.acl.replace(users);
+        server.auth.acl.replace(users);
     }
     Ok(())
 }
@@ -553,7 +553,7 @@ pub fn check_users(config: &Config) -> Result<Option<Users>, String> {
 
 fn save(ctx: &mut Ctx<'_, '_>, path: &str) {
     let mut text = Vec::new();
-    for user in ctx.server.acl.all() {
+    for user in ctx.server.auth.acl.all() {
         text.extend_from_slice(&user.line());
         text.push(b'\n');
     }

@@ -397,7 +397,7 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     } else {
         let is_user = |name: &[u8]| {
             let name = std::str::from_utf8(name);
-            name.is_ok_and(|name| ctx.server.acl.find(name).0.is_some())
+            name.is_ok_and(|name| ctx.server.auth.acl.find(name).0.is_some())
         };
         match read_victims(args, is_user) {
             Ok(victims) => victims,

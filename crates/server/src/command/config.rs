@@ -210,7 +210,7 @@ fn apply(server: &Server, effect: Effect) -> Result<(), String> {
         Effect::Restart | Effect::Read | Effect::Nothing => {}
         // `change_all` builds the TLS configuration once, after all changes.
         Effect::Tls => {}
-        Effect::Password => server.apply_password(),
+        Effect::Password => server.auth.apply_password(&server.config),
         Effect::Limit(_) => server.data.apply_limits(&server.config),
         Effect::Memory => {
             engine.allow_change()?;

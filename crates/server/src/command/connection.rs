@@ -119,12 +119,12 @@ pub(crate) fn log_in(
     let is_admitted = std::mem::take(&mut session.is_login_admitted);
     let plan = || {
         let now = server.clock.moment();
-        server.logins.plan(&session.info.address, now)
+        server.auth.logins.plan(&session.info.address, now)
     };
     if !is_admitted && plan() != Admission::Now {
         return Login::Refused;
     }
-    match server.acl.authenticate(user, password) {
+    match server.auth.acl.authenticate(user, password) {
         Some(user) => {
             session.log_in(user);
             Login::Done
@@ -145,7 +145,7 @@ pub(crate) fn log_in(
 /// Counts and logs a failed authentication, and delays further attempts from the address.
 fn note_failure(server: &Server, session: &Session) {
     let (info, now) = (&session.info, server.clock.moment());
-    let Failure { count, skipped } = server.logins.fail(&info.address, now);
+    let Failure { count, skipped } = server.auth.logins.fail(&info.address, now);
     let Some(skipped) = skipped else {
         return;
     };
@@ -177,7 +177,7 @@ fn own_name<'a>(args: Args<'a>, own: &'static str) -> &'a [u8] {
 
 /// Whether the default user has no password.
 fn has_no_password(server: &Server) -> bool {
-    let default = server.acl.find(DEFAULT).0;
+    let default = server.auth.acl.find(DEFAULT).0;
     default.is_some_and(|user| user.has_no_password())
 }
 
@@ -246,7 +246,7 @@ fn hello(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     {
         return ctx.reply.error(error);
     }
-    if !ctx.session.may_pass(ctx.server.needs_password()) {
+    if !ctx.session.may_pass(ctx.server.auth.needs_password()) {
         return ctx.reply.error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time");
     }
     if let Some(name) = greeting.name
@@ -303,7 +303,7 @@ fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.session.fieldsets = None;
     ctx.session.db = 0;
     ctx.session.reply_mode = ReplyMode::On;
-    ctx.session.log_out(&ctx.server.acl);
+    ctx.session.log_out(&ctx.server.auth.acl);
     let bits = clients::flag::NO_EVICT | clients::flag::NO_TOUCH;
     ctx.session.set_flag(bits, false);
     let info = &ctx.session.info;

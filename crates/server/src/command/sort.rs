@@ -75,7 +75,7 @@ fn sort(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_store: bool) -> Answer {
 /// Refuses patterns that name other keys unless the user may read all keys.
 fn check_patterns(ctx: &Ctx<'_, '_>, args: Args<'_>, request: &Request<'_>) -> Answer {
     let by = request.sorts && request.by.is_some();
-    if !by && request.gets.is_empty() || ctx.session.has_all_rights(&ctx.server.acl) {
+    if !by && request.gets.is_empty() || ctx.session.has_all_rights(&ctx.server.auth.acl) {
         return Ok(());
     }
     let chosen = ctx.table.lookup(args.name());

@@ -50,8 +50,8 @@ pub(super) fn check(
         && args.len() <= ARGUMENTS_MANY
         && !server.persistence.loading.is_on()
         && !server.replication.is_stale()
-        && (session.has_all_rights(&server.acl)
-            || session.has_current_user(&server.acl)
+        && (session.has_all_rights(&server.auth.acl)
+            || session.has_current_user(&server.auth.acl)
                 && session.is_allowed_at_once(chosen.index, args));
     if is_plain {
         return Ok(());
@@ -110,7 +110,7 @@ fn check_all(
     if args.len() > ARGUMENTS_MANY || spec.has(flag::CONTAINER) {
         check_count(chosen, args)?;
     }
-    if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.needs_password() {
+    if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.auth.needs_password() {
         return Err("NOAUTH Authentication required.".into());
     }
     let context = match session.transaction {
@@ -189,7 +189,12 @@ impl Executor<'_> {
                 session.login_at = None;
                 session.is_login_admitted = true;
             }
-            None => match self.server.logins.plan(&session.info.address, self.moment) {
+            None => match self
+                .server
+                .auth
+                .logins
+                .plan(&session.info.address, self.moment)
+            {
                 Admission::Now => session.is_login_admitted = true,
                 Admission::At(at) => session.login_at = Some(at),
                 // The attempt runs and is refused.

@@ -273,7 +273,7 @@ impl Executor<'_> {
         next: &mut usize,
     ) -> Option<Stepped> {
         let len = call.args().len();
-        if *next >= len || session.has_all_rights(&self.server.acl) {
+        if *next >= len || session.has_all_rights(&self.server.auth.acl) {
             return None;
         }
         let end = (*next + KEYS_PER_STEP).min(len);
@@ -283,7 +283,7 @@ impl Executor<'_> {
         let chosen = table.choose(call.index, args);
         *next = end;
         match check_rights(table, self.server, session, chosen, args, Context::TopLevel) {
-            Ok(()) if session.has_all_rights(&self.server.acl) => None,
+            Ok(()) if session.has_all_rights(&self.server.auth.acl) => None,
             Ok(()) => Some(Stepped::More),
             Err(why) => {
                 let mut reply = Output::default();

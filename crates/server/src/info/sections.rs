@@ -284,11 +284,11 @@ pub(super) const STATS: &[Row] = &[
     row("client_allocation_failure_disconnections", |info| info.server.stats.allocation_failure_disconnections.load(Relaxed).into(), counter("client_allocation_failure_disconnections", "Number of clients disconnected because their buffers could not be allocated.", Lacks)),
     row("reply_buffer_shrinks", |_| 0.into(), No(Constant)),
     row("reply_buffer_expands", |_| 0.into(), No(Constant)),
-    row("acl_access_denied_auth", |info| info.server.acl.log.count(Reason::Authentication).into(), counter("acl_access_denied_auth", "Number of failed authentications.", Same)),
-    row("acl_access_denied_cmd", |info| info.server.acl.log.count(Reason::Command).into(), counter("acl_access_denied_cmd", "Number of commands refused for the rights of the user.", Same)),
-    row("acl_access_denied_key", |info| info.server.acl.log.count(Reason::Key).into(), counter("acl_access_denied_key", "Number of accesses to keys refused for the rights of the user.", Same)),
-    row("acl_access_denied_channel", |info| info.server.acl.log.count(Reason::Channel).into(), counter("acl_access_denied_channel", "Number of accesses to channels refused for the rights of the user.", Same)),
-    row("acl_access_denied_tls_cert", |info| info.server.acl.log.count(Reason::Certificate).into(), counter("acl_access_denied_tls_cert", "Number of client certificates that name no enabled user.", Lacks)),
+    row("acl_access_denied_auth", |info| info.server.auth.acl.log.count(Reason::Authentication).into(), counter("acl_access_denied_auth", "Number of failed authentications.", Same)),
+    row("acl_access_denied_cmd", |info| info.server.auth.acl.log.count(Reason::Command).into(), counter("acl_access_denied_cmd", "Number of commands refused for the rights of the user.", Same)),
+    row("acl_access_denied_key", |info| info.server.auth.acl.log.count(Reason::Key).into(), counter("acl_access_denied_key", "Number of accesses to keys refused for the rights of the user.", Same)),
+    row("acl_access_denied_channel", |info| info.server.auth.acl.log.count(Reason::Channel).into(), counter("acl_access_denied_channel", "Number of accesses to channels refused for the rights of the user.", Same)),
+    row("acl_access_denied_tls_cert", |info| info.server.auth.acl.log.count(Reason::Certificate).into(), counter("acl_access_denied_tls_cert", "Number of client certificates that name no enabled user.", Lacks)),
 ];
 
 fn kilobytes(bytes: u64) -> Value {

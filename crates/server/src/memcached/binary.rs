@@ -192,7 +192,7 @@ fn create_count<E: Items>(turn: &mut Turn<'_, E>) -> Option<Result<(u64, u64), S
 /// Lists the authentication mechanisms. Without a password there are none, and the command is
 /// unknown, as in memcached.
 fn mechanisms<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
-    match turn.server.acl.needs_login() {
+    match turn.server.auth.acl.needs_login() {
         true => answer(turn, header, b"PLAIN"),
         false => refuse(turn.out, header, Status::UnknownCommand),
     }
@@ -201,7 +201,7 @@ fn mechanisms<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
 /// Authenticates the client by the mechanism PLAIN: an identity that is ignored, the name of a
 /// user, and a password, separated by zero bytes.
 fn authenticate<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
-    if !turn.server.acl.needs_login() {
+    if !turn.server.auth.acl.needs_login() {
         return refuse(turn.out, header, Status::UnknownCommand);
     }
     let data = &turn.input[turn.request.value.range()];

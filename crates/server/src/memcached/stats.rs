@@ -246,7 +246,7 @@ fn settings(server: &Server, rows: &mut Rows<'_>) {
     rows.row("cas_enabled", "yes");
     rows.row("tcp_backlog", number(Id::TcpBacklog));
     rows.row("binding_protocol", "auto-negotiate");
-    rows.row("auth_enabled_sasl", on(server.acl.needs_login()));
+    rows.row("auth_enabled_sasl", on(server.auth.acl.needs_login()));
     rows.row("auth_enabled_ascii", "no");
     rows.row("item_size_max", number(Id::MemcachedItemMax));
     rows.row("maxconns_fast", "yes");

@@ -605,7 +605,7 @@ impl Connection {
         calls: &mut Vec<Call>,
     ) -> ParseEnd {
         let server = executor.server();
-        let may_pass = self.session.may_pass(server.needs_password());
+        let may_pass = self.session.may_pass(server.auth.needs_password());
         // Before authentication, each command may authenticate the client, which changes the
         // parser's limits.
         let calls_max = if may_pass { BATCH_CALLS_MAX } else { 1 };

@@ -426,7 +426,7 @@ fn listen_on(socket: Socket, backlog: i32) -> io::Result<TcpListener> {
 /// error and returns `None`.
 fn admit(server: &Server, mut stream: Stream, peer: &Peer, port: Port) -> Option<Stream> {
     server.stats.connections_received.fetch_add(1, Relaxed);
-    let is_protected = server.config.is_on(Id::ProtectedMode) && !server.needs_password();
+    let is_protected = server.config.is_on(Id::ProtectedMode) && !server.auth.needs_password();
     if is_protected && !peer.is_on_this_machine() {
         server.notices.warn(
             Kind::Refused,

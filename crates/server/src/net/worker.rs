@@ -566,7 +566,7 @@ impl Worker {
             info.flags.fetch_or(flag::LOCAL, Relaxed);
         }
         let mut session = Session::of(info);
-        session.log_out(&server.acl);
+        session.log_out(&server.auth.acl);
         let mut connection = Connection::new(stream, session);
         if port.protocol == PortProtocol::Memcached {
             connection.use_memcached();

@@ -368,7 +368,7 @@ fn a_binary_cas_number_is_the_condition_of_a_write() {
 #[test]
 fn a_client_authenticates_by_the_binary_protocol() {
     let server = configured(&[("requirepass", "secret")]);
-    server.apply_password();
+    server.auth.apply_password(&server.config);
     let batch = [
         request(0x20, b"", "", b""),
         request(0x21, b"", "PLAIN", b"\0default\0wrong"),

@@ -81,7 +81,7 @@ fn bench(settings: &[(&str, &str)]) -> Bench {
         let param = settings::find(name).expect("a setting");
         bench.server.config.set(param, value).expect("valid");
     }
-    bench.server.apply_password();
+    bench.server.auth.apply_password(&bench.server.config);
     bench
 }
 
@@ -141,17 +141,17 @@ fn clients_authenticate_by_the_new_names_only() {
         return;
     }
     let mut bench = bench(&[("requirepass", "secret")]);
-    bench.session.log_out(&bench.server.acl);
+    bench.session.log_out(&bench.server.auth.acl);
     for line in ["get k", "config get port", "ping"] {
         assert!(say(&mut bench, line).starts_with("-NOAUTH"), "{line}");
     }
     assert!(say(&mut bench, "auth wrong").starts_with("-WRONGPASS"));
     assert!(say(&mut bench, "hello 2 auth default secret").starts_with('['));
     assert_eq!(say(&mut bench, "get k"), "nil");
-    bench.session.log_out(&bench.server.acl);
+    bench.session.log_out(&bench.server.auth.acl);
     assert_eq!(say(&mut bench, "auth secret"), "+OK");
     // The log names the command, not the name that is known to those who may call it.
-    let entry = bench.server.acl.log.newest(1).remove(0);
+    let entry = bench.server.auth.acl.log.newest(1).remove(0);
     assert_eq!(entry.object, b"auth");
 }
 

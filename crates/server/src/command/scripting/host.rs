@@ -287,7 +287,7 @@ impl Host for ScriptHost<'_, '_, '_> {
 
     fn may_call(&mut self, args: Args<'_>) -> Result<bool, &'static str> {
         let chosen = named(args)?;
-        self.ctx.session.refresh(&self.ctx.server.acl);
+        self.ctx.session.refresh(&self.ctx.server.auth.acl);
         Ok(check(&self.ctx.session.user, chosen, args).is_ok())
     }
 

@@ -57,7 +57,7 @@ fn attempts_by_sasl_are_delayed_like_others() {
 fn a_failure_in_a_transaction_is_logged_with_its_context() {
     let mut bench = Bench::new();
     bench.say("CONFIG SET requirepass secret");
-    let context = |bench: &Bench| bench.server.acl.log.newest(1)[0].context;
+    let context = |bench: &Bench| bench.server.auth.acl.log.newest(1)[0].context;
     for line in ["MULTI", "AUTH wrong", "EXEC"] {
         bench.say(line);
     }

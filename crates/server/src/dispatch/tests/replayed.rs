@@ -236,7 +236,7 @@ fn the_rights_of_the_default_user_do_not_concern_a_feed() {
             "SORT list GET a STORE e",
         ];
         apply(&admin, &lines).expect("they are executed");
-        assert!(admin.server.acl.log.newest(1).is_empty());
+        assert!(admin.server.auth.acl.log.newest(1).is_empty());
         assert_eq!(admin.server.data.keyspace.lock_all(Tick(NOW)).len(0), 6);
     }
 }

@@ -110,7 +110,7 @@ impl Connection {
             }
             _ => return,
         };
-        let find = |name: &String| server.acl.find(name).0.filter(|user| user.is_on());
+        let find = |name: &String| server.auth.acl.find(name).0.filter(|user| user.is_on());
         if let Some(user) = names.iter().find_map(find) {
             return self.session.log_in(user);
         }

@@ -69,8 +69,8 @@ impl Connection {
             .memcached
             .as_mut()
             .expect("the connection uses memcached");
-        self.session.refresh(&server.acl);
-        let may_pass = self.session.has_all_rights(&server.acl);
+        self.session.refresh(&server.auth.acl);
+        let may_pass = self.session.has_all_rights(&server.auth.acl);
         parser.set_limits(Limits {
             value_bytes_max: match may_pass {
                 true => server.config.number(Id::MemcachedItemMax) as usize,
@@ -192,7 +192,7 @@ impl Connection {
     /// authenticate. Requests have no rows in the table of commands, so rights on single commands
     /// do not apply to them.
     fn is_known(&self, content: &Content, executor: &Executor<'_>) -> bool {
-        self.session.has_all_rights(&executor.server().acl)
+        self.session.has_all_rights(&executor.server().auth.acl)
             || content.request().is_some_and(|request| {
                 request.binary.is_some()
                     && matches!(

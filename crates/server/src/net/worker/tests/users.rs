@@ -106,7 +106,7 @@ fn exec_refuses_commands_that_were_allowed_when_they_were_queued() {
     let refused = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: no permission to touch the specified keys\r\n";
     bench.send(&mut user, "EXEC\r\n", &format!("*2\r\n+OK\r\n{refused}"));
     bench.send(&mut admin, "EXISTS k l\r\n", ":1\r\n");
-    let line = server.acl.log.newest(1).remove(0);
+    let line = server.auth.acl.log.newest(1).remove(0);
     assert_eq!(
         (line.object.as_slice(), line.context.name()),
         (&b"l"[..], "multi")
@@ -184,19 +184,20 @@ fn users_are_loaded_and_saved_as_a_whole() {
 fn memcached_needs_a_user_with_all_rights() {
     let (server, _) = server(&[]);
     let mut session = Session::new();
-    session.refresh(&server.acl);
-    assert!(session.has_all_rights(&server.acl) && !server.acl.needs_login());
+    session.refresh(&server.auth.acl);
+    assert!(session.has_all_rights(&server.auth.acl) && !server.auth.acl.needs_login());
     let rules = session::acl::Rules {
         catalog: &session::acl::catalog::Catalog::of(crate::command::table()),
         has_all_channels: false,
     };
     server
+        .auth
         .acl
         .set("default", &[b"-flushall"], rules)
         .expect("valid");
-    assert!(!session.has_all_rights(&server.acl) && server.acl.needs_login());
-    session.refresh(&server.acl);
-    assert!(!session.has_all_rights(&server.acl));
+    assert!(!session.has_all_rights(&server.auth.acl) && server.auth.acl.needs_login());
+    session.refresh(&server.auth.acl);
+    assert!(!session.has_all_rights(&server.auth.acl));
 }
 
 /// The client was shown with its last command before the batch that was denied.
@@ -209,7 +210,7 @@ fn a_denied_command_is_recorded_with_its_name() {
     bench.send(&mut admin, rules, "+OK\r\n");
     bench.send(&mut user, "AUTH u x\r\n", "+OK\r\n");
     let shown = |command: &str| {
-        let line = server.acl.log.newest(1).remove(0).client;
+        let line = server.auth.acl.log.newest(1).remove(0).client;
         assert!(line.contains(&format!(" cmd={command} ")), "{line}");
     };
     let no_key = "-NOPERM No permissions to access a key\r\n";
