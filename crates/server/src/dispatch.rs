@@ -154,9 +154,12 @@ impl<'s> Executor<'s> {
             now,
             moment: server.clock.moment(),
             engine: match &server.data.segments {
-                Some(segments) => {
-                    Engine::Segment(Handle::new(segments, &server.stats, worker, now))
-                }
+                Some(segments) => Engine::Segment(Handle::new(
+                    segments,
+                    &server.observability.stats,
+                    worker,
+                    now,
+                )),
                 None => Engine::Slab(LockedShards::default()),
             },
             events: Vec::new(),
@@ -209,10 +212,14 @@ impl<'s> Executor<'s> {
         let position = out.len();
         let server = self.server;
         let Some(index) = call.index else {
-            server.stats.unexpected_commands.fetch_add(1, Relaxed);
+            server
+                .observability
+                .stats
+                .unexpected_commands
+                .fetch_add(1, Relaxed);
             session.break_transaction();
             Reply::new(out, session.protocol).error(&unknown_command(args));
-            server.stats.count_error(&out[position..]);
+            server.observability.stats.count_error(&out[position..]);
             after_reply(session, out, position, false);
             return Outcome::Done;
         };
@@ -246,7 +253,7 @@ impl<'s> Executor<'s> {
         let is_error = out.get(position) == Some(&b'-');
         if is_error {
             if !std::mem::take(&mut session.is_error_counted) {
-                server.stats.count_error(&out[position..]);
+                server.observability.stats.count_error(&out[position..]);
             }
             if let Some(counted) = chosen.counted() {
                 self.timing.count_failed(counted, step == Step::Ran);
@@ -296,7 +303,7 @@ impl<'s> Executor<'s> {
     /// Counts a reply if it is an error.
     pub fn count_error(&self, reply: &[u8]) {
         if reply.first() == Some(&b'-') {
-            self.server.stats.count_error(reply);
+            self.server.observability.stats.count_error(reply);
         }
     }
 

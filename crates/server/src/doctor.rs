@@ -80,7 +80,7 @@ fn median_ms(spans: &Spans) -> u64 {
 pub fn latency(server: &Server, table: &Table) -> String {
     let mut findings = Findings::default();
     slow_commands(server, table, &mut findings);
-    let lag = server.stats.expiry_lag();
+    let lag = server.observability.stats.expiry_lag();
     let late = lag.percentile(0.99);
     if lag.total >= LAGS_MIN && late >= LATE_MICROS {
         findings.add(format_args!(
@@ -109,7 +109,7 @@ pub fn latency(server: &Server, table: &Table) -> String {
             "{waiting} clients wait for a long command that uses their key. INFO shows long_commands_running; smaller collections avoid it."
         ));
     }
-    for (name, history) in server.latency.events() {
+    for (name, history) in server.observability.latency.events() {
         findings.add(format_args!(
             "The event {name} took {} ms or longer {} times, on average {} ms, at worst {} ms. LATENCY HISTORY {name} has the times.",
             server.config.number(Id::LatencyMonitorThreshold),
@@ -127,7 +127,7 @@ pub fn latency(server: &Server, table: &Table) -> String {
 
 fn slow_commands(server: &Server, table: &Table, findings: &mut Findings) {
     let names = table.names();
-    let all = names.map(|(index, name)| (server.stats.latency(index), name));
+    let all = names.map(|(index, name)| (server.observability.stats.latency(index), name));
     let mut slow: Vec<_> = all
         .filter(|(summary, _)| summary.max >= SLOW_MICROS)
         .collect();
@@ -160,7 +160,7 @@ pub fn memory(server: &Server, table: &Table) -> String {
             show(used)
         ));
     }
-    let peak = server.stats.peak_bytes.load(Relaxed);
+    let peak = server.observability.stats.peak_bytes.load(Relaxed);
     if peak > used * 2 && peak - used > NOTABLE_BYTES {
         let text = show(peak);
         findings.add(format_args!(
@@ -213,7 +213,12 @@ pub fn queues_at_risk(server: &Server, table: &Table) -> Option<String> {
     if server.config.maxmemory_bytes() == 0 || !policy.starts_with("allkeys") {
         return None;
     }
-    let calls = |index: usize| server.stats.sum(|worker| &worker.commands[index].calls);
+    let calls = |index: usize| {
+        server
+            .observability
+            .stats
+            .sum(|worker| &worker.commands[index].calls)
+    };
     let mut names = table.names();
     let used = names.find(|(index, name)| QUEUE_COMMANDS.contains(name) && calls(*index) > 0);
     used.map(|(_, name)| {
@@ -306,11 +311,13 @@ mod tests {
         );
         assert!(text.contains("The latency monitor is off"));
         let keys = table.lookup(b"keys").expect("a command") as usize;
-        server.stats.workers[0].commands[keys]
+        server.observability.stats.workers[0].commands[keys]
             .micros
             .record(2_500_000, 1);
-        server.stats.workers[0].expiry_lag_us.record(700_000, 200);
-        server.latency.add("command", 2_500, NOW);
+        server.observability.stats.workers[0]
+            .expiry_lag_us
+            .record(700_000, 200);
+        server.observability.latency.add("command", 2_500, NOW);
         let text = latency(&server, table);
         for part in [
             "1 calls of keys took 2500 ms",
@@ -356,7 +363,7 @@ mod tests {
         let table = command::table();
         let call = |name: &[u8]| {
             let index = table.lookup(name).expect("a command") as usize;
-            server.stats.workers[0].commands[index]
+            server.observability.stats.workers[0].commands[index]
                 .calls
                 .fetch_add(1, Relaxed);
         };

@@ -229,7 +229,7 @@ impl Cycle {
     /// order of the deadlines.
     fn measure(&mut self, server: &Server) {
         let now_us = server.clock.now_us();
-        let stats = &server.stats.workers[self.worker];
+        let stats = &server.observability.stats.workers[self.worker];
         let mut at = 0;
         while at < self.deadlines.len() {
             let deadline = self.deadlines[at].0;
@@ -266,7 +266,7 @@ impl Cycle {
     }
 
     fn report(&self, server: &Server, expired: u64, took: Duration) {
-        let stats = &server.stats.workers[self.worker];
+        let stats = &server.observability.stats.workers[self.worker];
         let micros = took.as_micros() as u64;
         stats.expired_keys.fetch_add(expired, Relaxed);
         stats.expiry_micros.fetch_add(micros, Relaxed);
@@ -274,6 +274,7 @@ impl Cycle {
         let threshold = server.config.number(settings::Id::LatencyMonitorThreshold);
         if threshold > 0 && micros / 1000 >= threshold as u64 {
             server
+                .observability
                 .latency
                 .add("expire-cycle", micros / 1000, server.clock.now().0);
         }
@@ -336,7 +337,11 @@ mod tests {
         }
         drop(view);
         server.clock.set_ms(NOW + 3);
-        let expired = || server.stats.workers[0].expired_keys.load(Relaxed);
+        let expired = || {
+            server.observability.stats.workers[0]
+                .expired_keys
+                .load(Relaxed)
+        };
         let mut cycle = Cycle::new(&server, 0);
         let held = space.lock_one(0, Tick(NOW));
         for _ in 0..100 {
@@ -345,7 +350,7 @@ mod tests {
         }
         // The worker's task of every 100 ms waited as well.
         server.sample_peak();
-        assert!(server.stats.peak_bytes.load(Relaxed) > 0);
+        assert!(server.observability.stats.peak_bytes.load(Relaxed) > 0);
         assert!(expired() > 0, "the other shards are expired");
         assert!(expired() < 1_000);
         assert!(

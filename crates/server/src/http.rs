@@ -102,7 +102,7 @@ pub fn start(
         .register(&mut listener, LISTENER, readable)
         .map_err(named)?;
     let waker = Waker::new(registry, WAKER).map_err(named)?;
-    server.scrape.set_waker(waker);
+    server.observability.scrape.set_waker(waker);
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let mut http = Http::new(Arc::clone(server), poll, listener, connections_max(files));
     let thread = std::thread::Builder::new().name("http".to_owned());
@@ -294,7 +294,7 @@ impl Http {
         let reply = match (request.method, &request.path[..]) {
             (Method::Other, _) => text(METHOD_NOT_ALLOWED, "only GET and HEAD are served\n".into()),
             (_, "/metrics") => {
-                let scrape = &self.server.scrape;
+                let scrape = &self.server.observability.scrape;
                 let last = scrape.last();
                 if last.is_none_or(|taken| now.saturating_duration_since(taken.at) > CENSUS_AGE_MAX)
                 {
@@ -333,7 +333,7 @@ impl Http {
         {
             return;
         }
-        let is_complete = !self.server.scrape.is_wanted();
+        let is_complete = !self.server.observability.scrape.is_wanted();
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_mut() else {
                 continue;
@@ -369,7 +369,7 @@ impl Http {
 
     /// Returns the page of metrics with the last census.
     fn metrics(&mut self, format: Format, now: Instant) -> Reply {
-        let Some(taken) = self.server.scrape.last() else {
+        let Some(taken) = self.server.observability.scrape.last() else {
             return text(UNAVAILABLE, "the worker has not answered yet\n".into());
         };
         let age = now.saturating_duration_since(taken.at);
@@ -395,7 +395,7 @@ impl Http {
     /// Reports whether all workers run their periodic tasks.
     fn health(&self) -> Reply {
         let now = self.server.clock.moment();
-        let workers = self.server.stats.workers.iter().enumerate();
+        let workers = self.server.observability.stats.workers.iter().enumerate();
         let mut ages = workers.map(|(index, worker)| {
             let alive = session::clock::Moment(worker.alive_ms.load(Relaxed));
             (now.since(alive), index)

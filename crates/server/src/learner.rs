@@ -183,7 +183,7 @@ impl<'s> Learner<'s> {
     }
 
     fn update_totals(&mut self) {
-        let stats = &self.server.stats;
+        let stats = &self.server.observability.stats;
         let misses = stats.sum(|worker| &worker.segment_misses);
         let hits = stats.sum(|worker| &worker.segment_hits);
         let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);

@@ -139,7 +139,10 @@ fn instance(page: &mut Page, server: &Server, fields: &[(&Export, Value)]) {
 
 fn memcached(page: &mut Page, server: &Server) {
     for (word, counter, help) in MEMCACHED {
-        let value = server.stats.sum(|worker| counter(&worker.memcached));
+        let value = server
+            .observability
+            .stats
+            .sum(|worker| counter(&worker.memcached));
         let name = format!("{PREFIX}memcached_{word}");
         page.single(Type::Counter, &name, help, value);
     }
@@ -149,7 +152,7 @@ fn errors(page: &mut Page, server: &Server) {
     let name = format!("{PREFIX}errors");
     let help = "Number of error replies by their first word, of which 128 are distinguished.";
     page.family(Type::Counter, &name, help);
-    for (code, count) in server.stats.errors() {
+    for (code, count) in server.observability.stats.errors() {
         page.sample(&name, "_total", &[("err", &code)], count);
     }
 }
@@ -192,7 +195,10 @@ fn databases(page: &mut Page, server: &Server, census: &Census) {
 /// Writes the counters of each command that was ever called.
 fn commands(page: &mut Page, server: &Server, table: &'static Table) {
     let sum = |index: usize, counter: fn(&CommandStats) -> &AtomicU64| {
-        server.stats.sum(|worker| counter(&worker.commands[index]))
+        server
+            .observability
+            .stats
+            .sum(|worker| counter(&worker.commands[index]))
     };
     let names: Vec<(usize, &str)> = table
         .names()
@@ -249,7 +255,7 @@ fn durations(page: &mut Page, server: &Server, table: &'static Table) {
     }
     let mut all = Vec::new();
     for (family, indexes) in &families {
-        let workers = server.stats.workers.iter();
+        let workers = server.observability.stats.workers.iter();
         let histograms = workers.flat_map(|worker| {
             let commands = indexes.iter();
             commands.map(move |index| &worker.commands[*index].micros)
@@ -273,7 +279,7 @@ fn durations(page: &mut Page, server: &Server, table: &'static Table) {
     let help =
         "Durations of commands by family. Short commands of a pipeline count with their mean.";
     page.histogram(Type::Histogram, &name, help, &series.collect::<Vec<_>>());
-    let lag = server.stats.expiry_lag();
+    let lag = server.observability.stats.expiry_lag();
     let series = Series {
         labels: &[],
         buckets: &micros(&lag),

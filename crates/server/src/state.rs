@@ -6,12 +6,14 @@
 mod auth;
 mod clients;
 mod data;
+mod observability;
 mod persistence;
 mod workers;
 
 pub use self::auth::Auth;
 pub use self::clients::Clients;
 pub use self::data::{Data, Pause};
+pub use self::observability::Observability;
 pub use self::persistence::Persistence;
 pub use self::workers::Workers;
 use crate::routing::Routing;
@@ -64,6 +66,8 @@ pub struct Server {
     pub clients: Clients,
     /// Users, and failed attempts to authenticate.
     pub auth: Auth,
+    /// Counters, logs and recordings by which operators observe the server.
+    pub observability: Observability,
     /// Settings.
     pub config: Config,
     /// Lock for the update of several settings together.
@@ -74,22 +78,10 @@ pub struct Server {
     pub replication: Replication,
     /// Scripts.
     pub scripting: Scripting,
-    /// Recording of the keys that cost the most.
-    pub hotkeys: HotKeys,
-    /// Census of the keyspace for metrics.
-    pub scrape: Scrape,
     /// Restarts for upgrades.
     pub restart: Restart,
     /// Whether a stop does not wait for replicas that lag (`SHUTDOWN NOW`).
     pub skips_replicas: AtomicBool,
-    /// Counters.
-    pub stats: Stats,
-    /// Slow commands.
-    pub slowlog: Slowlog,
-    /// Slow events.
-    pub latency: LatencyMonitor,
-    /// Warnings about clients.
-    pub notices: Notices,
     /// TLS settings in force.
     pub tls: Tls,
     /// Random identifier of this run, 40 hexadecimal digits.
@@ -172,18 +164,20 @@ impl Server {
             clients: Clients::default(),
             cluster: Routing::new(&config),
             auth: Auth::default(),
+            observability: Observability {
+                stats: Stats::new(threads),
+                slowlog: Slowlog::default(),
+                latency: LatencyMonitor::default(),
+                hotkeys: HotKeys::default(),
+                notices: Notices::default(),
+                scrape: Scrape::default(),
+            },
             config,
             config_change: Mutex::new(()),
             feed: Feed::default(),
             replication: Replication::new(run_id()),
             scripting: Scripting::default(),
-            hotkeys: HotKeys::default(),
-            scrape: Scrape::default(),
             restart: Restart::default(),
-            stats: Stats::new(threads),
-            slowlog: Slowlog::default(),
-            latency: LatencyMonitor::default(),
-            notices: Notices::default(),
             skips_replicas: AtomicBool::new(false),
             tls: Tls::default(),
             run_id: run_id(),
@@ -222,7 +216,7 @@ impl Server {
         self.persistence.saving.queue.stop();
         self.feed.stop();
         self.workers.wake_all();
-        self.scrape.wake();
+        self.observability.scrape.wake();
         if let Some(segments) = &self.data.segments {
             segments.learning.ring();
         }
@@ -259,7 +253,9 @@ impl Server {
     /// Updates the peak of the memory in use. Waits for no other worker.
     pub fn sample_peak(&self) {
         let used = self.data.engine().published_bytes() + self.data.client_bytes();
-        self.stats.note_peak(used, self.clock.now_us() / 1_000_000);
+        self.observability
+            .stats
+            .note_peak(used, self.clock.now_us() / 1_000_000);
     }
 
     /// Returns the maximum number of bytes that all clients may hold together.
@@ -279,7 +275,9 @@ impl Server {
     pub fn used_bytes(&self) -> u64 {
         let keys = self.data.engine().used_bytes() + self.data.keyspace.pending_bytes();
         let used = keys + self.data.client_bytes();
-        self.stats.note_peak(used, self.clock.now_us() / 1_000_000);
+        self.observability
+            .stats
+            .note_peak(used, self.clock.now_us() / 1_000_000);
         used
     }
 }

@@ -95,7 +95,7 @@ impl<'s> Timing<'s> {
     pub fn before(&mut self, index: SpecIndex, arg_count: usize, len: usize) {
         self.last.store(index, Relaxed);
         let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
-        (self.is_recorded, self.len) = (self.server.hotkeys.is_on(), len);
+        (self.is_recorded, self.len) = (self.server.observability.hotkeys.is_on(), len);
         self.is_alone = self.is_recorded
             || !self.is_short[index as usize]
             || arg_count > SHORT_ARGS_MAX
@@ -129,6 +129,7 @@ impl<'s> Timing<'s> {
             if self.is_recorded {
                 let bytes = (self.len + reply_len) as u64;
                 self.server
+                    .observability
                     .hotkeys
                     .record(spec.keys, *args, nanos, bytes, now);
             }
@@ -181,7 +182,7 @@ impl<'s> Timing<'s> {
             .collect();
         words.push(format!("... ({calls} short commands of a pipeline, timed together)").into());
         let len_max = self.server.config.number(Id::SlowlogMaxLen) as usize;
-        let slowlog = &self.server.slowlog;
+        let slowlog = &self.server.observability.slowlog;
         slowlog.add_words(client, words, micros, now.0, len_max);
     }
 
@@ -202,9 +203,10 @@ impl<'s> Timing<'s> {
         now: Tick,
     ) {
         let spec = self.table[index as usize];
-        if self.server.hotkeys.is_on() {
+        if self.server.observability.hotkeys.is_on() {
             let bytes = argument_bytes(args);
             self.server
+                .observability
                 .hotkeys
                 .record(spec.keys, args, nanos, bytes, now);
         }
@@ -214,7 +216,7 @@ impl<'s> Timing<'s> {
 
     /// Counts an error reply of a command that ran or was refused.
     pub fn count_failed(&self, index: SpecIndex, is_run: bool) {
-        let Some(worker) = self.server.stats.workers.get(self.worker) else {
+        let Some(worker) = self.server.observability.stats.workers.get(self.worker) else {
             return;
         };
         let stats = &worker.commands[index as usize];
@@ -235,7 +237,7 @@ impl<'s> Timing<'s> {
         self.turn_nanos += nanos;
         let calls = std::mem::take(&mut self.call_count).max(1);
         let kind_count = std::mem::take(&mut self.kind_count);
-        let Some(worker) = self.server.stats.workers.get(self.worker) else {
+        let Some(worker) = self.server.observability.stats.workers.get(self.worker) else {
             return nanos;
         };
         let is_tracking = self.server.config.is_on(Id::LatencyTracking);
@@ -259,7 +261,7 @@ pub fn count_alone(
     nanos: Option<u64>,
     is_error: bool,
 ) {
-    let Some(worker) = server.stats.workers.get(worker) else {
+    let Some(worker) = server.observability.stats.workers.get(worker) else {
         return;
     };
     let stats = &worker.commands[index as usize];
@@ -291,7 +293,10 @@ pub fn note_slow(
     if threshold >= 0 && micros >= threshold as u64 && !spec.has(flag::SKIP_SLOWLOG) {
         let len_max = server.config.number(Id::SlowlogMaxLen) as usize;
         let command = (spec.name, args);
-        server.slowlog.add(client, command, micros, now.0, len_max);
+        server
+            .observability
+            .slowlog
+            .add(client, command, micros, now.0, len_max);
     }
     let threshold_ms = server.config.number(Id::LatencyMonitorThreshold);
     if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
@@ -300,7 +305,10 @@ pub fn note_slow(
         } else {
             "command"
         };
-        server.latency.add(event, micros / 1000, now.0);
+        server
+            .observability
+            .latency
+            .add(event, micros / 1000, now.0);
     }
 }
 
@@ -356,7 +364,7 @@ mod tests {
         timing.end_batch(&client, None, NOW);
         run(&mut timing, Duration::from_millis(2));
         timing.end_batch(&client, Some((spec, args)), NOW);
-        let entries = server.slowlog.newest(10);
+        let entries = server.observability.slowlog.newest(10);
         let words = |at: usize| {
             let words = entries[at]
                 .args

@@ -51,7 +51,7 @@ fn config(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"set", 4..) => set(ctx, args),
         (b"resetstat", 2) => {
             ctx.unlocked(|server| {
-                server.stats.reset();
+                server.observability.stats.reset();
                 server.data.engine().reset_counters();
             });
             ctx.reply.ok();
@@ -228,6 +228,7 @@ fn apply(server: &Server, effect: Effect) -> Result<(), String> {
         Effect::MinReplicas => server.replication.count_good(config),
         Effect::LogLevel => logging::set_level(LOG_LEVELS[config.number(Id::LogLevel) as usize]),
         Effect::Slowlog => server
+            .observability
             .slowlog
             .shrink(config.number(Id::SlowlogMaxLen) as usize),
     }

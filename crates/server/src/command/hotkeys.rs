@@ -50,7 +50,7 @@ const SECONDS_MAX: i64 = 1_000_000;
 
 fn hotkeys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let word = args[1].to_ascii_lowercase();
-    let (hotkeys, now) = (&ctx.server.hotkeys, ctx.view.now());
+    let (hotkeys, now) = (&ctx.server.observability.hotkeys, ctx.view.now());
     match (&word[..], args.len()) {
         (b"start", _) => {
             let options = parse(args)?;
@@ -143,7 +143,7 @@ fn parse(args: Args<'_>) -> Result<Options, Refusal> {
 
 /// Replies with the results, in an array of one element as Redis does.
 fn get(ctx: &mut Ctx<'_, '_>) {
-    let Some(results) = ctx.server.hotkeys.results(ctx.view.now()) else {
+    let Some(results) = ctx.server.observability.hotkeys.results(ctx.view.now()) else {
         return ctx.reply.null();
     };
     let options = results.options;

@@ -101,13 +101,13 @@ impl<'v> Ctx<'_, 'v> {
             inner.session.note_feed_reply(spec.name, reply);
         }
         if is_error && !std::mem::take(&mut inner.session.is_error_counted) {
-            inner.server.stats.count_error(reply);
+            inner.server.observability.stats.count_error(reply);
         }
         let nanos = start.map(|start| start.elapsed().as_nanos() as u64);
         if let Some(nanos) = nanos {
             let (client, now) = (&self.session.info, self.view.now());
             timing::note_slow(self.server, spec, client, args, nanos / 1000, now);
-            let hotkeys = &self.server.hotkeys;
+            let hotkeys = &self.server.observability.hotkeys;
             if hotkeys.is_on() {
                 let bytes = timing::argument_bytes(args) + reply_bytes;
                 hotkeys.record(spec.keys, args, nanos, bytes, now);
@@ -152,9 +152,15 @@ impl<'v> Ctx<'_, 'v> {
         inner.reply.error(text);
         inner
             .server
+            .observability
             .stats
             .count_error(inner.reply.written(position));
-        let worker = self.server.stats.workers.get(self.session.info.worker);
+        let worker = self
+            .server
+            .observability
+            .stats
+            .workers
+            .get(self.session.info.worker);
         if let Some(counted) = chosen.and_then(|chosen| chosen.counted())
             && let Some(worker) = worker
         {

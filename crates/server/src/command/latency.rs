@@ -90,9 +90,11 @@ fn slowlog(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
                 .reply
                 .error("ERR value is not an integer or out of range"),
         },
-        (b"len", 2) => ctx.reply.integer(ctx.server.slowlog.len() as i64),
+        (b"len", 2) => ctx
+            .reply
+            .integer(ctx.server.observability.slowlog.len() as i64),
         (b"reset", 2) => {
-            ctx.server.slowlog.reset();
+            ctx.server.observability.slowlog.reset();
             ctx.reply.ok();
         }
         (b"help", 2) => help(ctx, "SLOWLOG", SLOWLOG_HELP),
@@ -101,7 +103,7 @@ fn slowlog(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 fn tell_slowlog(ctx: &mut Ctx<'_, '_>, count: usize) {
-    let entries = ctx.server.slowlog.newest(count);
+    let entries = ctx.server.observability.slowlog.newest(count);
     let reply = &mut ctx.reply;
     reply.array(entries.len());
     for entry in entries {
@@ -125,7 +127,7 @@ fn latency(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"history", 3) => history(ctx, &args[2]),
         (b"reset", _) => {
             let names: Vec<&[u8]> = args.from(2).iter().collect();
-            let count = ctx.server.latency.reset(&names);
+            let count = ctx.server.observability.latency.reset(&names);
             ctx.reply.integer(count as i64);
         }
         (b"doctor", 2) => {
@@ -133,7 +135,7 @@ fn latency(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             let text = ctx.unlocked(|server| doctor::latency(server, table));
             ctx.reply.verbatim("txt", text.as_bytes());
         }
-        (b"graph", 3) => match ctx.server.latency.graph(&args[2]) {
+        (b"graph", 3) => match ctx.server.observability.latency.graph(&args[2]) {
             Some(text) => ctx.reply.verbatim("txt", text.as_bytes()),
             None => {
                 let name = String::from_utf8_lossy(&args[2]);
@@ -148,7 +150,7 @@ fn latency(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 fn latest(ctx: &mut Ctx<'_, '_>) {
-    let events = ctx.server.latency.events();
+    let events = ctx.server.observability.latency.events();
     ctx.reply.array(events.len());
     for (name, history) in events {
         let last = history.samples.back();
@@ -162,7 +164,7 @@ fn latest(ctx: &mut Ctx<'_, '_>) {
 }
 
 fn history(ctx: &mut Ctx<'_, '_>, name: &[u8]) {
-    let events = ctx.server.latency.events();
+    let events = ctx.server.observability.latency.events();
     let found = events
         .iter()
         .find(|(event, _)| event.as_bytes().eq_ignore_ascii_case(name));
@@ -191,7 +193,7 @@ fn histogram(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         .table
         .names()
         .filter(|(_, name)| is_wanted(name))
-        .map(|(index, name)| (name, ctx.server.stats.latency(index)))
+        .map(|(index, name)| (name, ctx.server.observability.stats.latency(index)))
         .filter(|(_, summary)| summary.total > 0)
         .collect();
     ctx.reply.map(found.len());

@@ -108,7 +108,7 @@ fn memory_stats(ctx: &mut Ctx<'_, '_>) {
             keys,
         )
     });
-    let peak = ctx.server.stats.peak_bytes.load(Relaxed);
+    let peak = ctx.server.observability.stats.peak_bytes.load(Relaxed);
     let overhead = used.saturating_sub(facts.entry_bytes);
     let numbers = [
         ("peak.allocated", peak),

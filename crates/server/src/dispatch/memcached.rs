@@ -172,7 +172,7 @@ impl Executor<'_> {
 
     /// Returns the worker's counters of requests in memcached's protocol.
     pub(crate) fn memcached_counts(&self) -> &Counts {
-        &self.server.stats.workers[self.worker].memcached
+        &self.server.observability.stats.workers[self.worker].memcached
     }
 
     /// Returns the time until which a request waits that authenticates the client.
@@ -196,7 +196,7 @@ impl Executor<'_> {
         if let Some(until) = self.login_time(session, request.verb) {
             return Progress::Delayed(until);
         }
-        let counts = &server.stats.workers[self.worker].memcached;
+        let counts = &server.observability.stats.workers[self.worker].memcached;
         // A request that waited was counted before.
         let is_first = session.ticket.is_none();
         counts.requests.fetch_add(u64::from(is_first), Relaxed);

@@ -230,7 +230,7 @@ impl Executor<'_> {
             self.timing
                 .count_blocked(index, &session.info, args, steps.nanos, self.now);
             if reply.first() == Some(&b'-') {
-                self.server.stats.count_error(reply);
+                self.server.observability.stats.count_error(reply);
                 self.timing.count_failed(index, true);
             }
         }

@@ -518,7 +518,7 @@ fn an_error_of_a_command_in_a_script_or_a_transaction_is_counted_once() {
         for line in lines {
             bench.say(line);
         }
-        let errors = bench.server.stats.errors();
+        let errors = bench.server.observability.stats.errors();
         let count: u64 = errors.iter().map(|(_, count)| count).sum();
         assert_eq!(count, expected, "{lines:?}: {errors:?}");
     }

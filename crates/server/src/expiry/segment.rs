@@ -72,7 +72,7 @@ impl Cycle {
             }
         }
         drop(writer);
-        let stats = &server.stats.workers[self.worker];
+        let stats = &server.observability.stats.workers[self.worker];
         let expired = segments.newly_expired();
         if let Some(due) = due.filter(|_| expired > 0) {
             // A segment is due a millisecond after its deadline.

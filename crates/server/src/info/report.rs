@@ -155,7 +155,7 @@ impl<'a> Report<'a> {
             Memory {
                 facts,
                 used_bytes,
-                peak_bytes: self.server.stats.peak_bytes.load(Relaxed),
+                peak_bytes: self.server.observability.stats.peak_bytes.load(Relaxed),
                 client_bytes,
                 resident_bytes: process::resident_bytes(),
             }
@@ -164,7 +164,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn counters(&self) -> &Counters {
         let server = self.server;
-        let engine = || server.data.engine().counters(&server.stats);
+        let engine = || server.data.engine().counters(&server.observability.stats);
         let census = || self.census().map(|census| census.counters);
         let cell = &self.cells.counters;
         cell.get_or_init(|| census().unwrap_or_else(engine))
@@ -201,11 +201,13 @@ impl<'a> Report<'a> {
 
     /// Returns the sum of a counter over the data threads.
     pub(super) fn sum(&self, counter: impl Fn(&WorkerStats) -> &AtomicU64) -> u64 {
-        self.server.stats.sum(counter)
+        self.server.observability.stats.sum(counter)
     }
 
     pub(super) fn rates(&self) -> &RatesNow {
-        self.cells.rates.get_or_init(|| self.server.stats.rates())
+        self.cells
+            .rates
+            .get_or_init(|| self.server.observability.stats.rates())
     }
 
     pub(super) fn primary(&self) -> Option<&PrimaryState> {
@@ -224,7 +226,12 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn hotkeys(&self) -> Option<&Results> {
-        let results = || self.server.hotkeys.results(self.server.clock.now());
+        let results = || {
+            self.server
+                .observability
+                .hotkeys
+                .results(self.server.clock.now())
+        };
         self.cells.hotkeys.get_or_init(results).as_ref()
     }
 
@@ -253,7 +260,7 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn expiry_lag(&self) -> &Summary {
-        let lag = || self.server.stats.expiry_lag();
+        let lag = || self.server.observability.stats.expiry_lag();
         self.cells.expiry_lag.get_or_init(lag)
     }
 

@@ -93,7 +93,7 @@ pub(super) const MEMORY: &[Row] = &[
     row("used_memory_rss_human", |info| bytes_for_people(info.memory().resident_bytes).into(), No(Repeats)),
     row("used_memory_peak", |info| info.memory().peak_bytes.into(), gauge("memory_used_peak_bytes", "Highest memory in use that was observed.", Same)),
     row("used_memory_peak_human", |info| bytes_for_people(info.memory().peak_bytes).into(), No(Repeats)),
-    row("used_memory_peak_time", |info| info.server.stats.peak_seconds.load(Relaxed).into(), gauge("memory_used_peak_timestamp_seconds", "Time at which the highest memory in use was observed.", Lacks)),
+    row("used_memory_peak_time", |info| info.server.observability.stats.peak_seconds.load(Relaxed).into(), gauge("memory_used_peak_timestamp_seconds", "Time at which the highest memory in use was observed.", Lacks)),
     row("used_memory_peak_perc", |info| percent(info.memory().used_bytes, info.memory().peak_bytes), No(Repeats)),
     row("used_memory_overhead", |info| info.memory().used_bytes.saturating_sub(info.memory().facts.entry_bytes).into(), gauge("memory_used_overhead_bytes", "Memory in use beside entries.", Same)),
     row("used_memory_startup", |_| 0.into(), No(Constant)),
@@ -221,8 +221,8 @@ fn status(has_failed: bool) -> Value {
 
 #[rustfmt::skip]
 pub(super) const STATS: &[Row] = &[
-    row("total_connections_received", |info| info.server.stats.connections_received.load(Relaxed).into(), counter("connections_received", "Number of accepted connections.", Same)),
-    row("total_commands_processed", |info| info.server.stats.commands_processed().into(), counter("commands_processed", "Number of executed commands and memcached requests.", Same)),
+    row("total_connections_received", |info| info.server.observability.stats.connections_received.load(Relaxed).into(), counter("connections_received", "Number of accepted connections.", Same)),
+    row("total_commands_processed", |info| info.server.observability.stats.commands_processed().into(), counter("commands_processed", "Number of executed commands and memcached requests.", Same)),
     row("long_commands", |info| info.server.workers.long.count.load(Relaxed).into(), counter("long_commands", "Number of commands that ran beside other clients' commands.", Lacks)),
     row("long_commands_running", |info| info.server.workers.long.is_running().into(), gauge("long_commands_running", "Whether a long command is running.", Lacks)),
     row("instantaneous_ops_per_sec", |info| info.rates().commands.into(), gauge("instantaneous_ops_per_second", "Commands per second in the last 1.6 seconds.", As("instantaneous_ops_per_sec"))),
@@ -234,7 +234,7 @@ pub(super) const STATS: &[Row] = &[
     row("instantaneous_output_kbps", |info| kilobytes(info.rates().output_bytes), No(Repeats)),
     row("instantaneous_input_repl_kbps", |_| "0.00".into(), No(Constant)),
     row("instantaneous_output_repl_kbps", |_| "0.00".into(), No(Constant)),
-    row("rejected_connections", |info| info.server.stats.connections_rejected.load(Relaxed).into(), counter("rejected_connections", "Number of connections refused because of maxclients or protected mode.", Same)),
+    row("rejected_connections", |info| info.server.observability.stats.connections_rejected.load(Relaxed).into(), counter("rejected_connections", "Number of connections refused because of maxclients or protected mode.", Same)),
     row("sync_full", |info| info.server.replication.full_syncs.load(Relaxed).into(), counter("replica_resyncs_full", "Number of full synchronizations of replicas.", As("replica_resyncs_full"))),
     row("sync_partial_ok", |info| info.server.replication.partial_syncs.load(Relaxed).into(), counter("replica_partial_resyncs_accepted", "Number of partial synchronizations of replicas.", As("replica_partial_resync_accepted"))),
     row("sync_partial_err", |info| info.server.replication.refused_syncs.load(Relaxed).into(), counter("replica_partial_resyncs_denied", "Number of partial synchronizations that were not possible.", As("replica_partial_resync_denied"))),
@@ -245,7 +245,7 @@ pub(super) const STATS: &[Row] = &[
     row("expired_time_cap_reached_count", |_| 0.into(), No(Constant)),
     row("expire_cycle_cpu_milliseconds", |info| (info.sum(|worker| &worker.expiry_micros) / 1000).into(), counter("expire_cycle_cpu_seconds", "Time spent on removing expired keys in the background.", As("expire_cycle_cpu_time_ms_total")).times(1e-3)),
     row("evicted_keys", |info| info.counters().evicted_keys.into(), counter("evicted_keys", "Number of keys evicted because memory was full.", Same)),
-    row("evicted_clients", |info| info.server.stats.evicted_clients.load(Relaxed).into(), counter("evicted_clients", "Number of clients disconnected because of maxmemory-clients.", Same)),
+    row("evicted_clients", |info| info.server.observability.stats.evicted_clients.load(Relaxed).into(), counter("evicted_clients", "Number of clients disconnected because of maxmemory-clients.", Same)),
     row("evicted_scripts", |info| info.server.scripting.cache.facts().evicted.into(), counter("evicted_scripts", "Number of scripts that left the cache of scripts.", Same)),
     row("total_eviction_exceeded_time", |_| 0.into(), No(Constant)),
     row("current_eviction_exceeded_time", |_| 0.into(), No(Constant)),
@@ -269,8 +269,8 @@ pub(super) const STATS: &[Row] = &[
     row("tracking_total_items", |info| info.tracked_counts().1.into(), gauge("tracking_items", "Number of pairs of a key and a client that caches it.", As("tracking_total_items"))),
     row("tracking_total_prefixes", |info| info.server.clients.tracking.counts().1.into(), gauge("tracking_prefixes", "Number of prefixes that clients track.", As("tracking_total_prefixes"))),
     row("unexpected_error_replies", |info| info.server.replication.refused_commands.load(Relaxed).into(), No(Momentary)),
-    row("unknown_commands", |info| info.server.stats.unexpected_commands.load(Relaxed).into(), counter("unknown_commands", "Number of requests for commands that do not exist.", Lacks)),
-    row("total_error_replies", |info| info.server.stats.error_replies.load(Relaxed).into(), counter("error_replies", "Number of error replies.", As("total_error_replies"))),
+    row("unknown_commands", |info| info.server.observability.stats.unexpected_commands.load(Relaxed).into(), counter("unknown_commands", "Number of requests for commands that do not exist.", Lacks)),
+    row("total_error_replies", |info| info.server.observability.stats.error_replies.load(Relaxed).into(), counter("error_replies", "Number of error replies.", As("total_error_replies"))),
     row("dump_payload_sanitizations", |_| 0.into(), No(Constant)),
     row("total_reads_processed", |info| info.sum(|worker| &worker.reads).into(), counter("reads_processed", "Number of reads from sockets.", As("total_reads_processed"))),
     row("total_writes_processed", |info| info.sum(|worker| &worker.writes).into(), counter("writes_processed", "Number of writes to sockets.", As("total_writes_processed"))),
@@ -279,9 +279,9 @@ pub(super) const STATS: &[Row] = &[
     row("eventloop_cycles", |info| info.sum(|worker| &worker.turns).into(), counter("eventloop_cycles", "Number of iterations of the event loops.", As("eventloop_cycles"))),
     row("eventloop_duration_cmd_sum", |info| micros_in_commands(info).into(), counter("eventloop_commands_seconds", "Time spent in commands.", As("eventloop_duration_cmd_sum")).times(1e-6)),
     row("instantaneous_eventloop_cycles_per_sec", |info| info.rates().turns.into(), gauge("eventloop_cycles_per_second", "Iterations of the event loops per second in the last 1.6 seconds.", As("instantaneous_eventloop_cycles_per_sec"))),
-    row("client_query_buffer_limit_disconnections", |info| info.server.stats.query_limit_disconnections.load(Relaxed).into(), counter("client_query_buffer_limit_disconnections", "Number of clients disconnected because of client-query-buffer-limit.", Same)),
-    row("client_output_buffer_limit_disconnections", |info| info.server.stats.output_limit_disconnections.load(Relaxed).into(), counter("client_output_buffer_limit_disconnections", "Number of clients disconnected because of client-output-buffer-limit.", Same)),
-    row("client_allocation_failure_disconnections", |info| info.server.stats.allocation_failure_disconnections.load(Relaxed).into(), counter("client_allocation_failure_disconnections", "Number of clients disconnected because their buffers could not be allocated.", Lacks)),
+    row("client_query_buffer_limit_disconnections", |info| info.server.observability.stats.query_limit_disconnections.load(Relaxed).into(), counter("client_query_buffer_limit_disconnections", "Number of clients disconnected because of client-query-buffer-limit.", Same)),
+    row("client_output_buffer_limit_disconnections", |info| info.server.observability.stats.output_limit_disconnections.load(Relaxed).into(), counter("client_output_buffer_limit_disconnections", "Number of clients disconnected because of client-output-buffer-limit.", Same)),
+    row("client_allocation_failure_disconnections", |info| info.server.observability.stats.allocation_failure_disconnections.load(Relaxed).into(), counter("client_allocation_failure_disconnections", "Number of clients disconnected because their buffers could not be allocated.", Lacks)),
     row("reply_buffer_shrinks", |_| 0.into(), No(Constant)),
     row("reply_buffer_expands", |_| 0.into(), No(Constant)),
     row("acl_access_denied_auth", |info| info.server.auth.acl.log.count(Reason::Authentication).into(), counter("acl_access_denied_auth", "Number of failed authentications.", Same)),
@@ -300,7 +300,14 @@ fn micros_in_commands(info: &Report<'_>) -> u64 {
         let commands = worker.commands.iter();
         commands.map(|command| command.nanos.load(Relaxed)).sum()
     };
-    info.server.stats.workers.iter().map(nanos).sum::<u64>() / 1000
+    info.server
+        .observability
+        .stats
+        .workers
+        .iter()
+        .map(nanos)
+        .sum::<u64>()
+        / 1000
 }
 
 #[rustfmt::skip]
@@ -371,7 +378,9 @@ pub(super) const CPU: &[Row] = &[
 
 /// CPU time of the first data thread in user and system mode in seconds.
 fn first_thread(info: &Report<'_>) -> (f64, f64) {
-    let thread = info.server.stats.workers[0].thread_id.load(Relaxed);
+    let thread = info.server.observability.stats.workers[0]
+        .thread_id
+        .load(Relaxed);
     process::thread_cpu_seconds(thread as i32)
 }
 
@@ -384,7 +393,7 @@ pub(super) const HOTKEYS: &[Row] = &[
 
 #[rustfmt::skip]
 pub(super) const THREADS: &[Row] = &[
-    row("io_thread_", |info| Lines(numbered(info.server.stats.workers.iter().map(thread))), No(Distribution)),
+    row("io_thread_", |info| Lines(numbered(info.server.observability.stats.workers.iter().map(thread))), No(Distribution)),
 ];
 
 fn thread(worker: &WorkerStats) -> String {
@@ -424,7 +433,7 @@ pub(super) const ERROR_STATS: &[Row] = &[
 ];
 
 fn error_stats(info: &Report<'_>) -> Value {
-    let errors = info.server.stats.errors().into_iter();
+    let errors = info.server.observability.stats.errors().into_iter();
     Lines(
         errors
             .map(|(code, count)| (code, format!("count={count}")))
@@ -442,7 +451,7 @@ fn latency_stats(info: &Report<'_>) -> Value {
     let percentiles = value::percentiles(&text).unwrap_or_default();
     let mut lines = Vec::new();
     for (index, name) in info.table.names() {
-        let summary = info.server.stats.latency(index);
+        let summary = info.server.observability.stats.latency(index);
         if summary.total == 0 {
             continue;
         }
@@ -577,7 +586,7 @@ fn granularity(info: &Report<'_>) -> Value {
 }
 
 fn longest_slice(info: &Report<'_>) -> Value {
-    let slices = info.server.stats.workers.iter();
+    let slices = info.server.observability.stats.workers.iter();
     let longest = slices.map(|worker| worker.expiry_slice_us_max.load(Relaxed));
     longest.max().unwrap_or(0).into()
 }

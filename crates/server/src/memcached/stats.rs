@@ -129,7 +129,7 @@ pub(super) fn run(turn: &mut Turn<'_, ()>) -> Progress {
             return Progress::Done;
         }
         b"reset" => {
-            server.stats.reset_memcached();
+            server.observability.stats.reset_memcached();
             server.data.engine().reset_counters();
             rows.end_with("RESET");
             return Progress::Done;
@@ -144,13 +144,16 @@ pub(super) fn run(turn: &mut Turn<'_, ()>) -> Progress {
 }
 
 fn sum(server: &Server, counter: fn(&Counts) -> &AtomicU64) -> u64 {
-    server.stats.sum(|worker| counter(&worker.memcached))
+    server
+        .observability
+        .stats
+        .sum(|worker| counter(&worker.memcached))
 }
 
 fn general(server: &Server, rows: &mut Rows<'_>) {
     process_and_connections(server, rows);
     let sum = |counter| sum(server, counter);
-    let stats = &server.stats;
+    let stats = &server.observability.stats;
     let (gets, hits) = (sum(|c| &c.gets), sum(|c| &c.get_hits));
     let (touches, touched) = (sum(|c| &c.touches), sum(|c| &c.touch_hits));
     let counts = [
@@ -218,7 +221,7 @@ fn process_and_connections(server: &Server, rows: &mut Rows<'_>) {
     rows.row("rusage_system", format!("{system:.6}"));
     rows.row("max_connections", server.config.number(Id::MaxClients));
     rows.row("curr_connections", server.clients.registry.len());
-    let stats = &server.stats;
+    let stats = &server.observability.stats;
     let received = stats.connections_received.load(Relaxed);
     rows.row("total_connections", received);
     let rejected = stats.connections_rejected.load(Relaxed);
@@ -242,7 +245,10 @@ fn settings(server: &Server, rows: &mut Rows<'_>) {
     rows.row("shutdown_command", "no");
     rows.row("num_threads", server.workers.count);
     rows.row("stat_key_prefix", ":");
-    rows.row("detail_enabled", on(server.stats.prefixes.is_on()));
+    rows.row(
+        "detail_enabled",
+        on(server.observability.stats.prefixes.is_on()),
+    );
     rows.row("cas_enabled", "yes");
     rows.row("tcp_backlog", number(Id::TcpBacklog));
     rows.row("binding_protocol", "auto-negotiate");
@@ -268,7 +274,7 @@ fn items(server: &Server, rows: &mut Rows<'_>) {
     if facts.keys == 0 {
         return;
     }
-    let counters = server.data.engine().counters(&server.stats);
+    let counters = server.data.engine().counters(&server.observability.stats);
     let mut item = |name: &str, value: u64| rows.row(&format!("items:1:{name}"), value);
     item("number", facts.keys);
     item(
@@ -340,7 +346,7 @@ fn connections(server: &Server, own: u64, rows: &mut Rows<'_>) {
 
 /// `stats detail on|off|dump`: counters by the prefix of the key.
 fn detail(server: &Server, word: Option<&[u8]>, rows: &mut Rows<'_>) {
-    let prefixes = &server.stats.prefixes;
+    let prefixes = &server.observability.stats.prefixes;
     match word {
         Some(b"on") => prefixes.set_on(true),
         Some(b"off") => prefixes.set_on(false),

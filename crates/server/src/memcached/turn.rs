@@ -145,6 +145,7 @@ impl<'a, E: Items> Turn<'a, E> {
         });
         let is_there = read == Ok(true);
         self.server
+            .observability
             .stats
             .prefixes
             .count(key.bytes, PrefixEvent::Get(is_there));
@@ -173,6 +174,7 @@ impl<'a, E: Items> Turn<'a, E> {
         let key = self.key(0);
         let outcome = self.engine.store(&key, &request);
         self.server
+            .observability
             .stats
             .prefixes
             .count(key.bytes, PrefixEvent::Set);
@@ -257,6 +259,7 @@ impl<'a, E: Items> Turn<'a, E> {
 
     pub fn count_delete(&self, key: &Key<'_>, outcome: RemoveOutcome) {
         self.server
+            .observability
             .stats
             .prefixes
             .count(key.bytes, PrefixEvent::Delete);

@@ -72,9 +72,13 @@ fn families(text: &str, format: Format) -> BTreeMap<String, String> {
 fn pages_of_both_formats_have_the_same_series() {
     for engine in ["slab", "segment"] {
         let server = server(engine);
-        server.stats.count_error(b"-WRONG \"x\"");
-        server.stats.workers[0].commands[3].calls.store(5, Relaxed);
-        server.stats.workers[0].commands[3].micros.record(100, 5);
+        server.observability.stats.count_error(b"-WRONG \"x\"");
+        server.observability.stats.workers[0].commands[3]
+            .calls
+            .store(5, Relaxed);
+        server.observability.stats.workers[0].commands[3]
+            .micros
+            .record(100, 5);
         let plain = page(&server, Format::Prometheus);
         let open = page(&server, Format::OpenMetrics);
         let types = families(&plain, Format::Prometheus);
@@ -99,12 +103,13 @@ fn the_number_of_series_is_bounded() {
     let server = server("slab");
     let table = command::table();
     for (index, _) in table.names() {
-        let stats = &server.stats.workers[0].commands[index];
+        let stats = &server.observability.stats.workers[0].commands[index];
         stats.calls.store(1, Relaxed);
         stats.micros.record(1, 1);
     }
     for number in 0..1_000 {
         server
+            .observability
             .stats
             .count_error(format!("-CODE{number} x").as_bytes());
     }
@@ -122,7 +127,9 @@ fn the_number_of_series_is_bounded() {
 fn buckets_grow_and_end_with_the_count() {
     let server = server("slab");
     for lag in [1_000, 1_500, 70_000, 5_000_000] {
-        server.stats.workers[0].expiry_lag_us.record(lag, 1);
+        server.observability.stats.workers[0]
+            .expiry_lag_us
+            .record(lag, 1);
     }
     let text = page(&server, Format::Prometheus);
     let lines = text.lines().filter_map(|line| {

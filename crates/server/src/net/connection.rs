@@ -481,7 +481,7 @@ impl Connection {
         if self.input.len() - self.executed <= limit {
             return false;
         }
-        let stats = &server.stats;
+        let stats = &server.observability.stats;
         stats.query_limit_disconnections.fetch_add(1, Relaxed);
         self.warn_of_closing(
             server,
@@ -577,7 +577,11 @@ impl Connection {
             if let Some(error) = end.error {
                 let text = format!("ERR {error}");
                 Reply::new(output, self.session.protocol).error(&text);
-                executor.server().stats.count_error(text.as_bytes());
+                executor
+                    .server()
+                    .observability
+                    .stats
+                    .count_error(text.as_bytes());
                 self.session.is_closing = true;
                 break Stop::Closing;
             }
@@ -718,7 +722,7 @@ impl Connection {
     /// Logs the reason why the connection is closed.
     fn warn_of_closing(&self, server: &Server, kind: Kind, why: &str) {
         let (id, address) = (self.session.info.id, &self.session.info.address);
-        server.notices.warn(
+        server.observability.notices.warn(
             kind,
             server.clock.moment(),
             format_args!("closing client {id} ({address}): {why}"),

@@ -425,21 +425,35 @@ fn listen_on(socket: Socket, backlog: i32) -> io::Result<TcpListener> {
 /// Checks a new connection against protected mode and `maxclients`. If it is refused, sends the
 /// error and returns `None`.
 fn admit(server: &Server, mut stream: Stream, peer: &Peer, port: Port) -> Option<Stream> {
-    server.stats.connections_received.fetch_add(1, Relaxed);
+    server
+        .observability
+        .stats
+        .connections_received
+        .fetch_add(1, Relaxed);
     let is_protected = server.config.is_on(Id::ProtectedMode) && !server.auth.needs_password();
     if is_protected && !peer.is_on_this_machine() {
-        server.notices.warn(
+        server.observability.notices.warn(
             Kind::Refused,
             server.clock.moment(),
             format_args!("refused a connection from {peer}: protected mode"),
         );
         refuse(&mut stream, port, DENIED, DENIED_MEMCACHED);
-        server.stats.connections_rejected.fetch_add(1, Relaxed);
+        server
+            .observability
+            .stats
+            .connections_rejected
+            .fetch_add(1, Relaxed);
         return None;
     }
     let max = server.config.number(Id::MaxClients) as u64;
     if !server.clients.registry.reserve(max) {
-        if server.stats.connections_rejected.fetch_add(1, Relaxed) == 0 {
+        if server
+            .observability
+            .stats
+            .connections_rejected
+            .fetch_add(1, Relaxed)
+            == 0
+        {
             log::warn!("maxclients ({max}) is reached: refusing further connections");
         }
         let resp = b"-ERR max number of clients reached\r\n";

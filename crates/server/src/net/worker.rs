@@ -168,7 +168,7 @@ impl Worker {
         let server = Arc::clone(&self.server);
         let mut executor = Executor::new(&server, self.index, server.clock.now());
         executor.has_written = true;
-        let stats = &server.stats.workers[self.index];
+        let stats = &server.observability.stats.workers[self.index];
         stats.alive_ms.store(server.clock.moment().0, Relaxed);
         let thread = rustix::thread::gettid().as_raw_pid();
         stats.thread_id.store(thread as u64, Relaxed);
@@ -223,9 +223,10 @@ impl Worker {
         if self.index == 0 {
             self.check_waits(executor);
         }
-        if self.index == 0 && server.scrape.is_wanted() {
+        if self.index == 0 && server.observability.scrape.is_wanted() {
             let keyspace = &server.data.keyspace;
             server
+                .observability
                 .scrape
                 .take(&mut self.census, keyspace, executor.now());
         }
@@ -510,7 +511,7 @@ impl Worker {
         let server = executor.server();
         server.clients.registry.remove(connection.session.info.id);
         server.clients.registry.release();
-        server.stats.workers[self.index]
+        server.observability.stats.workers[self.index]
             .connections
             .fetch_sub(1, Relaxed);
         self.held.remove(&index);
@@ -522,12 +523,15 @@ impl Worker {
         let mut accepted = Vec::new();
         self.listeners.accept(&server, &mut accepted);
         for Accepted { port, stream, peer } in accepted {
-            let connections =
-                |worker: usize| server.stats.workers[worker].connections.load(Relaxed);
+            let connections = |worker: usize| {
+                server.observability.stats.workers[worker]
+                    .connections
+                    .load(Relaxed)
+            };
             let worker = (0..server.workers.count)
                 .min_by_key(|worker| connections(*worker))
                 .unwrap_or(self.index);
-            server.stats.workers[worker]
+            server.observability.stats.workers[worker]
                 .connections
                 .fetch_add(1, Relaxed);
             if worker == self.index {
@@ -548,13 +552,13 @@ impl Worker {
         let registered = registry.register(&mut stream, Token(index), Interest::READABLE);
         let server = executor.server();
         if let Err(error) = registered {
-            server.notices.warn(
+            server.observability.notices.warn(
                 Kind::Refused,
                 server.clock.moment(),
                 format_args!("a connection from {peer} could not be registered: {error}"),
             );
             server.clients.registry.release();
-            server.stats.workers[self.index]
+            server.observability.stats.workers[self.index]
                 .connections
                 .fetch_sub(1, Relaxed);
             self.free.push(index);
@@ -760,7 +764,7 @@ impl Worker {
     /// Adds the iteration's traffic to the counters.
     fn count_traffic(&mut self) {
         let traffic = std::mem::take(&mut self.scratch.traffic);
-        let stats = &self.server.stats.workers[self.index];
+        let stats = &self.server.observability.stats.workers[self.index];
         stats.turns.fetch_add(1, Relaxed);
         for (counter, amount) in [
             (&stats.input_bytes, traffic.input_bytes),

@@ -90,7 +90,7 @@ fn say(bench: &mut Bench, line: &str) -> String {
 }
 
 fn slowlog(server: &Server) -> String {
-    let entries = server.slowlog.newest(100).into_iter();
+    let entries = server.observability.slowlog.newest(100).into_iter();
     let lines = entries.map(|entry| String::from_utf8_lossy(&entry.args.join(&b' ')).into_owned());
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -525,7 +525,7 @@ fn a_worker_frees_expired_segments_when_they_are_due() {
             .server
             .data
             .engine()
-            .counters(&bench.server.stats)
+            .counters(&bench.server.observability.stats)
             .expired_keys,
         0
     );
@@ -536,7 +536,7 @@ fn a_worker_frees_expired_segments_when_they_are_due() {
             .server
             .data
             .engine()
-            .counters(&bench.server.stats)
+            .counters(&bench.server.observability.stats)
             .expired_keys,
         2000
     );

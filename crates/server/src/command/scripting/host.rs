@@ -441,7 +441,7 @@ fn log_line(server: &Server, level: u8, text: &[u8]) {
         _ => Level::Warn,
     };
     let (now, text) = (server.clock.moment(), String::from_utf8_lossy(text));
-    let notices = &server.notices;
+    let notices = &server.observability.notices;
     notices.log(Kind::Script, level, now, format_args!("{text}"));
 }
 

@@ -69,7 +69,7 @@ impl Connection {
         {
             let (id, address) = (info.id, &info.address);
             match was_handshaking {
-                true => server.notices.warn(
+                true => server.observability.notices.warn(
                     Kind::Handshake,
                     server.clock.moment(),
                     format_args!("client {id} ({address}): the TLS handshake failed: {error}"),
@@ -116,7 +116,7 @@ impl Connection {
         }
         let name = names.first().map_or("", String::as_str);
         let info = &self.session.info;
-        server.notices.warn(
+        server.observability.notices.warn(
             Kind::Certificate,
             server.clock.moment(),
             format_args!(

@@ -30,7 +30,7 @@ impl Connection {
             let is_there =
                 can_allocate(self.input.len() + more) && self.input.try_reserve_exact(more).is_ok();
             if !is_there {
-                let stats = &server.stats;
+                let stats = &server.observability.stats;
                 stats
                     .allocation_failure_disconnections
                     .fetch_add(1, Relaxed);
@@ -76,8 +76,8 @@ impl Connection {
     /// Counts and logs that the connection is closed because of its output.
     pub fn report_excess(&self, server: &Server) {
         let counter = match self.output.cut_off() {
-            Some(CutOff::Memory) => &server.stats.allocation_failure_disconnections,
-            _ => &server.stats.output_limit_disconnections,
+            Some(CutOff::Memory) => &server.observability.stats.allocation_failure_disconnections,
+            _ => &server.observability.stats.output_limit_disconnections,
         };
         counter.fetch_add(1, Relaxed);
         let pending = self.pending_bytes();

@@ -92,8 +92,12 @@ impl Worker {
             }
             let bytes = held_by(&info);
             held = held.saturating_sub(bytes);
-            server.stats.evicted_clients.fetch_add(1, Relaxed);
-            server.notices.warn(
+            server
+                .observability
+                .stats
+                .evicted_clients
+                .fetch_add(1, Relaxed);
+            server.observability.notices.warn(
                 Kind::Closed,
                 server.clock.moment(),
                 format_args!(

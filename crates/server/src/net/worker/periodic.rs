@@ -26,10 +26,13 @@ impl Worker {
         self.periodic_count += 1;
         self.searched_at_bytes = 0;
         let server = executor.server();
-        let alive_ms = &server.stats.workers[self.index].alive_ms;
+        let alive_ms = &server.observability.stats.workers[self.index].alive_ms;
         alive_ms.store(server.clock.moment().0, Relaxed);
         if self.index == 0 {
-            server.stats.sample_rates(server.clock.now_us());
+            server
+                .observability
+                .stats
+                .sample_rates(server.clock.now_us());
             server.sample_peak();
             saving::check_points(server);
             aof::check(server);
@@ -147,7 +150,7 @@ impl Worker {
             if is_late {
                 let info = &connection.session.info;
                 let (id, address) = (info.id, &info.address);
-                server.notices.warn(
+                server.observability.notices.warn(
                     Kind::Handshake,
                     now,
                     format_args!(

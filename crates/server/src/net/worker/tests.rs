@@ -454,13 +454,14 @@ fn a_blocked_command_is_recorded_when_it_is_done_without_its_wait() {
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
     let recorded = |name: &[u8]| {
-        let entries = server.slowlog.newest(100).into_iter();
+        let entries = server.observability.slowlog.newest(100).into_iter();
         let named = entries.filter(|entry| entry.args[0] == name);
         named.collect::<Vec<_>>()
     };
     let calls = || {
         let index = crate::command::table().lookup(b"BLPOP").expect("a command");
         server
+            .observability
             .stats
             .sum(|worker| &worker.commands[index as usize].calls)
     };

@@ -509,7 +509,14 @@ fn input_behind_a_blocked_command_is_bounded_and_runs_after_it() {
         bench.turn();
     }
     assert!(server.clients.blocking.is_empty());
-    assert_eq!(server.stats.query_limit_disconnections.load(Relaxed), 1);
+    assert_eq!(
+        server
+            .observability
+            .stats
+            .query_limit_disconnections
+            .load(Relaxed),
+        1
+    );
 }
 
 /// Returns the reply of XREADGROUP with CLAIM to one entry.

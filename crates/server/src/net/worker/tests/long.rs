@@ -284,10 +284,10 @@ fn a_long_command_is_counted_and_timed_once() {
     bench.perform_all();
     bench.expect_output(&mut client, &sorted());
     let index = crate::command::table().lookup(b"sort").expect("it exists");
-    let stats = &server.stats.workers[0].commands[index as usize];
+    let stats = &server.observability.stats.workers[0].commands[index as usize];
     assert_eq!(stats.calls.load(Relaxed), 1);
     assert_eq!(server.workers.long.count.load(Relaxed), 1);
-    let entries = server.slowlog.newest(10);
+    let entries = server.observability.slowlog.newest(10);
     let sorts = entries.iter().filter(|entry| entry.args[0] == b"SORT");
     assert_eq!(sorts.count(), 1);
 }
@@ -325,7 +325,7 @@ fn a_command_on_many_keys_runs_in_steps() {
     bench.expect_output(&mut client, ":2500\r\n:0\r\n");
     bench.send(&mut other, "DBSIZE\r\n", ":0\r\n");
     let index = crate::command::table().lookup(b"del").expect("it exists");
-    let stats = &server.stats.workers[0].commands[index as usize];
+    let stats = &server.observability.stats.workers[0].commands[index as usize];
     assert_eq!(stats.calls.load(Relaxed), 1);
 }
 
@@ -689,7 +689,12 @@ fn missing_keys_of_a_long_get_line_are_looked_up_in_several_turns() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
-    let counts = || server.stats.workers[0].memcached.gets.load(Relaxed);
+    let counts = || {
+        server.observability.stats.workers[0]
+            .memcached
+            .gets
+            .load(Relaxed)
+    };
     while bench.worker.connections.iter().flatten().count() == 0 {
         bench.turn();
     }

@@ -33,8 +33,20 @@ fn push(bench: &mut Bench<'_>, socket: &mut Socket, text: &str) -> bool {
         bench.turn();
     }
     let mut before = u64::MAX;
-    while before != bench.worker.server.stats.sum(|worker| &worker.input_bytes) {
-        before = bench.worker.server.stats.sum(|worker| &worker.input_bytes);
+    while before
+        != bench
+            .worker
+            .server
+            .observability
+            .stats
+            .sum(|worker| &worker.input_bytes)
+    {
+        before = bench
+            .worker
+            .server
+            .observability
+            .stats
+            .sum(|worker| &worker.input_bytes);
         bench.turn();
     }
     true
@@ -123,7 +135,7 @@ fn the_clients_with_the_most_memory_are_evicted() {
         }
     }
     assert!(evicted > 2, "{evicted}");
-    let stats = &server.stats;
+    let stats = &server.observability.stats;
     assert!(stats.evicted_clients.load(Relaxed) >= evicted);
     bench.send(&mut small, "PING\r\n", "+PONG\r\n");
     let rest = "x".repeat((100 << 20) - 700_000) + "\r\n";

@@ -63,7 +63,11 @@ fn a_reply_beyond_the_hard_limit_closes_its_client() {
             .write_all(encoded(command).as_bytes())
             .expect("there is room");
         bench.expect_output(&mut client, CLOSED);
-        let count = server.stats.output_limit_disconnections.load(Relaxed);
+        let count = server
+            .observability
+            .stats
+            .output_limit_disconnections
+            .load(Relaxed);
         assert_eq!(count as usize, number + 1, "{}", &command[..20]);
         bench.send(&mut other, "PING\r\n", "+PONG\r\n");
     }
@@ -89,7 +93,14 @@ fn a_reply_below_the_hard_limit_is_sent() {
     // Each reply is within the limit, and they are sent one after the other.
     let all = bulk.repeat(10);
     bench.send(&mut client, &"GET v\r\n".repeat(10), &all);
-    assert_eq!(server.stats.output_limit_disconnections.load(Relaxed), 0);
+    assert_eq!(
+        server
+            .observability
+            .stats
+            .output_limit_disconnections
+            .load(Relaxed),
+        0
+    );
 }
 
 #[test]

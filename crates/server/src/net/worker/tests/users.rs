@@ -124,7 +124,7 @@ fn passwords_are_shown_neither_by_monitor_nor_by_slowlog() {
     let replies = "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n+PONG\r\n";
     bench.send(&mut client, commands, replies);
     let mut shown = String::new();
-    for entry in server.slowlog.newest(20) {
+    for entry in server.observability.slowlog.newest(20) {
         shown.push_str(&String::from_utf8_lossy(&entry.args.join(&b' ')));
         shown.push('\n');
     }
