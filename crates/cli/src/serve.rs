@@ -480,7 +480,7 @@ fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()
                 }
                 if signal == SIGHUP {
                     log::info!("SIGHUP: the config file is not read again; use CONFIG SET");
-                    server.tls.reload(&server.config);
+                    server.network.tls.reload(&server.config);
                     command::acl::reload(&server);
                     continue;
                 }

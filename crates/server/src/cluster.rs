@@ -166,7 +166,7 @@ pub fn id(server: &Server) -> &str {
             "node {} {} {} {} {}",
             host.trim(),
             folder.display(),
-            server.port.load(Relaxed),
+            server.network.port.load(Relaxed),
             config.number(Id::TlsPort),
             config.text(Id::UnixSocket),
         ))
@@ -208,7 +208,7 @@ fn address_of(server: &Server, session: &Session) -> Option<SocketAddr> {
     if let Ok(address) = session.info.local_address.parse::<SocketAddr>() {
         return Some(address);
     }
-    let mut first = *server.first_address.get()?;
+    let mut first = *server.network.first_address.get()?;
     match first.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => first.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => first.set_ip(Ipv6Addr::LOCALHOST.into()),
@@ -221,7 +221,7 @@ fn myself(server: &Server, address: Option<SocketAddr>, has_tls: bool) -> Node {
     let config = &server.config;
     let port = match address {
         Some(address) if !has_tls => address.port(),
-        _ => server.port.load(Relaxed),
+        _ => server.network.port.load(Relaxed),
     };
     let announced = |id: Id, otherwise: u16| match config.number(id) {
         0 => otherwise,
@@ -364,7 +364,11 @@ mod tests {
             let session = Session::new();
             assert_eq!(address_of(&server, &session), None);
             let first = first.parse().expect("an address");
-            server.first_address.set(first).expect("it is not set");
+            server
+                .network
+                .first_address
+                .set(first)
+                .expect("it is not set");
             let address = address_of(&server, &session).expect("there is one");
             assert_eq!(address.to_string(), expected);
         }

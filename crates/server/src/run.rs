@@ -179,14 +179,14 @@ pub fn start_after(
     let listening = listeners.describe(&config);
     let server = Arc::new(Server::new(config, clock)?);
     // The server is new, so that nothing was stored yet.
-    let _ = server.listening.set(listening);
+    let _ = server.network.listening.set(listening);
     if let Some(first) = addresses.first().or(with_tls.first()) {
-        let _ = server.first_address.set(*first);
+        let _ = server.network.first_address.set(*first);
     }
     load_at_start(&server)?;
-    server.tls.load(&server.config)?;
+    server.network.tls.load(&server.config)?;
     if let Some(address) = addresses.first() {
-        server.port.store(address.port(), Relaxed);
+        server.network.port.store(address.port(), Relaxed);
     }
     set_restarts(&server, inherited);
     // From here on, clients get LOADING until the file is loaded.
@@ -382,7 +382,12 @@ fn start_watch(server: &Arc<Server>) -> Result<(), String> {
     let thread = Builder::new().name("certificates".to_owned());
     let spawned = thread.spawn(move || {
         let stops = || server.stops();
-        tls::watch::run(&server.tls, &server.config, &server.config_change, stops);
+        tls::watch::run(
+            &server.network.tls,
+            &server.config,
+            &server.config_change,
+            stops,
+        );
     });
     let failed = |error| format!("thread for the files of TLS: {error}");
     spawned.map(|_| ()).map_err(failed)

@@ -6,6 +6,7 @@
 mod auth;
 mod clients;
 mod data;
+mod network;
 mod observability;
 mod persistence;
 mod workers;
@@ -13,12 +14,12 @@ mod workers;
 pub use self::auth::Auth;
 pub use self::clients::Clients;
 pub use self::data::{Data, Pause};
+pub use self::network::Network;
 pub use self::observability::Observability;
 pub use self::persistence::Persistence;
 pub use self::workers::Workers;
 use crate::routing::Routing;
 use crate::scrape::Scrape;
-use crate::tls::Tls;
 use durability::aof::AppendOnly;
 use durability::loading::Loading;
 use durability::replication::Replication;
@@ -38,7 +39,6 @@ use session::stats::Stats;
 use settings::random::chance;
 use settings::words::SEGMENT_ENGINE;
 use settings::{Config, Id};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
@@ -68,6 +68,8 @@ pub struct Server {
     pub auth: Auth,
     /// Counters, logs and recordings by which operators observe the server.
     pub observability: Observability,
+    /// How clients and other servers reach this one.
+    pub network: Network,
     /// Settings.
     pub config: Config,
     /// Lock for the update of several settings together.
@@ -82,22 +84,14 @@ pub struct Server {
     pub restart: Restart,
     /// Whether a stop does not wait for replicas that lag (`SHUTDOWN NOW`).
     pub skips_replicas: AtomicBool,
-    /// TLS settings in force.
-    pub tls: Tls,
     /// Random identifier of this run, 40 hexadecimal digits.
     pub run_id: String,
     /// Start time in microseconds since 1970.
     pub started_us: u64,
     /// Start time on the monotonic clock.
     pub started: Instant,
-    /// TCP port of Redis's protocol.
-    pub port: AtomicU16,
-    /// First TCP address of Redis's protocol, one without TLS if there is any.
-    pub first_address: OnceLock<SocketAddr>,
     /// State as a node of a cluster.
     pub cluster: Routing,
-    /// Addresses and paths that the server listens on, as shown by INFO.
-    pub listening: OnceLock<Vec<String>>,
     stops: AtomicBool,
 }
 
@@ -172,6 +166,7 @@ impl Server {
                 notices: Notices::default(),
                 scrape: Scrape::default(),
             },
+            network: Network::default(),
             config,
             config_change: Mutex::new(()),
             feed: Feed::default(),
@@ -179,13 +174,9 @@ impl Server {
             scripting: Scripting::default(),
             restart: Restart::default(),
             skips_replicas: AtomicBool::new(false),
-            tls: Tls::default(),
             run_id: run_id(),
             started_us: now_us,
             started: Instant::now(),
-            port: AtomicU16::new(0),
-            first_address: OnceLock::new(),
-            listening: OnceLock::new(),
             stops: AtomicBool::new(false),
             clock,
         };

@@ -181,7 +181,7 @@ fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
     // A certificate and its key are changed together.
     let is_of_tls = |(param, _): &&Change| param.effect == Effect::Tls;
     if let Some((param, _)) = changes.iter().find(is_of_tls)
-        && let Err(error) = server.tls.load(&server.config)
+        && let Err(error) = server.network.tls.load(&server.config)
     {
         log::warn!("CONFIG SET: the previous TLS certificates stay in use: {error}");
         restore(server, &before);

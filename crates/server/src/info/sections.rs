@@ -34,7 +34,7 @@ pub(super) const SERVER: &[Row] = &[
     row("process_id", |_| std::process::id().into(), gauge("process_id", "Number of the process.", Same)),
     row("process_supervised", |info| if is_supervised(info) { "systemd" } else { "no" }.into(), No(Text)),
     row("run_id", |info| info.server.run_id.as_str().into(), No(Text)),
-    row("tcp_port", |info| info.server.port.load(Relaxed).into(), Label("tcp_port")),
+    row("tcp_port", |info| info.server.network.port.load(Relaxed).into(), Label("tcp_port")),
     row("server_time_usec", |info| info.now_us.into(), gauge("server_time_seconds", "Time of the server's clock since 1970.", Lacks).times(1e-6)),
     row("uptime_in_seconds", |info| info.server.started.elapsed().as_secs().into(), gauge("uptime_seconds", "Time since the start.", As("uptime_in_seconds"))),
     row("uptime_in_days", |info| (info.server.started.elapsed().as_secs() / 86_400).into(), No(Repeats)),
@@ -54,7 +54,7 @@ fn is_supervised(info: &Report<'_>) -> bool {
 }
 
 fn listeners(info: &Report<'_>) -> Value {
-    let lines = info.server.listening.get().into_iter().flatten();
+    let lines = info.server.network.listening.get().into_iter().flatten();
     Lines(numbered(lines.cloned()))
 }
 

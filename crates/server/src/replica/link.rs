@@ -231,7 +231,7 @@ impl<'s> Link<'s> {
             0 if config.is_on(Id::TlsReplication) && config.number(Id::TlsPort) != 0 => {
                 config.number(Id::TlsPort)
             }
-            0 => i64::from(self.server.port.load(Relaxed)),
+            0 => i64::from(self.server.network.port.load(Relaxed)),
             port => port,
         };
         self.ask(&["REPLCONF", "listening-port", &port.to_string()])?;

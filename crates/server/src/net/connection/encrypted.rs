@@ -16,7 +16,7 @@ const DISCARDS_MAX: usize = 16;
 impl Connection {
     /// Encrypts the connection.
     pub fn use_tls(&mut self, server: &Server) {
-        match server.tls.begin() {
+        match server.network.tls.begin() {
             Some(state) => self.tls = Some(Box::new(TlsStream::new(state))),
             None => self.session.is_closing = true,
         }
