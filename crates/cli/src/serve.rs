@@ -244,7 +244,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let running = running.map_err(|why| anyhow!(why))?;
     // The standard input of a restarted program holds the sockets that it takes over.
     if !arguments.reads_input() {
-        running.server.restart.set_program(program);
+        running.server.lifecycle.restart.set_program(program);
     }
     let pid_file = PidFile::create(&running);
     if is_plain && !arguments.is_daemon && !is_restarted {
@@ -314,12 +314,15 @@ fn wait(running: running::Running, manager: Option<&str>) -> Result<()> {
     let server = Arc::clone(&running.server);
     let mut result = running.wait().map_err(|why| anyhow!(why));
     if result.is_ok()
-        && let Some(handover) = server.restart.take()
+        && let Some(handover) = server.lifecycle.restart.take()
     {
         if let Some(socket) = manager {
             notify(socket, &restart::state());
         }
-        result = Err(restart::execute(server.restart.program(), &handover));
+        result = Err(restart::execute(
+            server.lifecycle.restart.program(),
+            &handover,
+        ));
     }
     // A stop that was requested may fail, so that the service manager is notified only when the
     // server ends.
@@ -489,7 +492,7 @@ fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()
                 } else {
                     "SIGINT"
                 };
-                if server.restart.phase() == Phase::Executing {
+                if server.lifecycle.restart.phase() == Phase::Executing {
                     // The workers have ended, so that the program would no longer receive the
                     // signal.
                     std::process::exit(0);
@@ -523,7 +526,7 @@ enum Progress {
 impl Progress {
     fn of(server: &Server) -> Progress {
         match server.persistence.saving.stop_in_progress() {
-            _ if server.stops() => Progress::Ends,
+            _ if server.lifecycle.stops() => Progress::Ends,
             Some(number) => Progress::Saves(number),
             None => Progress::Serves,
         }

@@ -194,7 +194,7 @@ fn serve_key<'v>(
 /// Whether a blocked command would write to a replica whose clients may only read.
 fn is_read_only(server: &Server, table: &'static Table, waiter: &Waiter) -> bool {
     let writes = |(index, args)| table.choose(index, args).flags() & flag::WRITE != 0;
-    server.is_replica()
+    server.replication.is_replica()
         && server.config.is_on(Id::ReplicaReadOnly)
         && waiter.call.iter().any(writes)
 }

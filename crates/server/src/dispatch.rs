@@ -612,7 +612,7 @@ fn is_late(
         flags & flag::WRITE != 0 && server.config.is_on(Id::ReplicaReadOnly) && session.info.id != 0
     };
     server.data.pause.is_set() && is_held(server, session, (spec, flags, args), moment)
-        || server.is_replica() && is_refused()
+        || server.replication.is_replica() && is_refused()
 }
 
 /// Runs a command on locked shards, unless it is a long one or has to wait.

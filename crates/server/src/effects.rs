@@ -296,7 +296,7 @@ pub fn flush(server: &Server, db: u8, now: Tick, is_due: impl FnOnce() -> bool) 
 /// Begins or ends the feed of this server's own commands. A replica has none: the positions of its
 /// feed are its primary's. Nothing else may run: all shards are locked.
 pub fn set_feed(server: &Server, view: &mut View<'_>, on: bool) {
-    let on = on && !server.is_replica();
+    let on = on && !server.replication.is_replica();
     if !on {
         add_all_removals(server, view);
     }

@@ -158,6 +158,7 @@ impl Http {
     fn leave(self) {
         let kept = self
             .server
+            .lifecycle
             .restart
             .keep_socket(Place::Http, self.listener.into());
         drop(kept);
@@ -165,7 +166,7 @@ impl Http {
 
     fn run(&mut self) -> Result<(), String> {
         let mut events = Events::with_capacity(CONNECTIONS_MAX + 2);
-        while !self.server.stops() {
+        while !self.server.lifecycle.stops() {
             let timeout = self.timeout(Instant::now());
             if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != ErrorKind::Interrupted

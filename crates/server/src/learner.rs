@@ -297,13 +297,13 @@ pub fn run(server: &Server) {
     // The priority of this thread only. If the system refuses it, the thread competes with the
     // workers.
     let _declined = rustix::process::setpriority_process(None, NICE);
-    while !server.stops() {
+    while !server.lifecycle.stops() {
         if !segments.cache.is_learning() {
             segments.learning.sleep(None);
             continue;
         }
         let mut learner = Learner::new(server, segments);
-        while !server.stops() && segments.cache.is_learning() {
+        while !server.lifecycle.stops() && segments.cache.is_learning() {
             let sleep = learner.turn();
             segments.learning.sleep(Some(sleep));
         }

@@ -132,7 +132,7 @@ fn instance(page: &mut Page, server: &Server, fields: &[(&Export, Value)]) {
         .collect();
     page.sample(&name, "_info", &labels, 1);
     let name = format!("{PREFIX}start_time_seconds");
-    let started = server.started_us as f64 / 1e6;
+    let started = server.lifecycle.started_us as f64 / 1e6;
     let help = "Time of the start since 1970.";
     page.single(Type::Gauge, &name, help, started);
 }

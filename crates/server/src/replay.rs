@@ -63,7 +63,7 @@ pub fn prepare(server: &Server) -> Result<Option<Start>, String> {
     let names = Names::of(server);
     let one = Path::new(&server.config.text(Id::Dir)).join(&names.stem);
     // What the process before a restart has left is newer than files that it did not write.
-    let is_restarted = server.restart.inherited().is_some();
+    let is_restarted = server.lifecycle.restart.inherited().is_some();
     let found = match Manifest::read(&names.folder.join(names.manifest()))? {
         Some(manifest) if !is_restarted => Found::Folder(manifest),
         None if one.is_file() && !is_restarted => Found::One(one),
@@ -100,7 +100,9 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
         .ignore_changes(server.data.keyspace.changes().wrapping_sub(changes));
     // The file comes first: what expires or is evicted from now on is deleted by its commands.
     let opened = match loaded {
-        Ok(Some(manifest)) if !server.stops() => open(server, &names, manifest).map(|()| true),
+        Ok(Some(manifest)) if !server.lifecycle.stops() => {
+            open(server, &names, manifest).map(|()| true)
+        }
         Ok(found) => Ok(found.is_some()),
         Err(error) => Err(error),
     };
@@ -108,7 +110,7 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
     server.data.keyspace.set_frozen(false);
     server.scripting.free_functions();
     server.workers.wake_all();
-    if !opened? && !server.stops() {
+    if !opened? && !server.lifecycle.stops() {
         // The file begins with the first rewrite, which includes what was loaded.
         let began = request_rewrite(server, "there is none yet");
         began.map_err(str::to_owned)?;
@@ -252,7 +254,7 @@ fn execute(
                         .loading
                         .loaded_bytes
                         .store(before + offset, Relaxed);
-                    if server.stops() {
+                    if server.lifecycle.stops() {
                         return Ok(commands);
                     }
                 }

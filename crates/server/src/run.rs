@@ -248,11 +248,12 @@ fn set_restarts(server: &Arc<Server>, inherited: Handover) {
         );
     }
     server
+        .lifecycle
         .restart
         .inherit(inherited.snapshot().map(Path::to_path_buf));
     // The server owns the function.
     let server_of = Arc::downgrade(server);
-    server.restart.set_runner(move |number, request| {
+    server.lifecycle.restart.set_runner(move |number, request| {
         let Some(server) = server_of.upgrade() else {
             return false;
         };
@@ -381,13 +382,8 @@ fn start_watch(server: &Arc<Server>) -> Result<(), String> {
     let server = Arc::clone(server);
     let thread = Builder::new().name("certificates".to_owned());
     let spawned = thread.spawn(move || {
-        let stops = || server.stops();
-        tls::watch::run(
-            &server.network.tls,
-            &server.config,
-            &server.config_change,
-            stops,
-        );
+        let stops = || server.lifecycle.stops();
+        tls::watch::run(&server.network.tls, &server.config, stops);
     });
     let failed = |error| format!("thread for the files of TLS: {error}");
     spawned.map(|_| ()).map_err(failed)
@@ -462,7 +458,7 @@ fn start_loading(
         loaded_all.map_err(|why| with_snapshot(&server, why))?;
         guard.is_armed = false;
         // A load that is ended by a stop has read a part of the file.
-        if !server.stops() {
+        if !server.lifecycle.stops() {
             work::follow_restart(&server);
         }
         // A server that does not wait for the load has dropped the receiver.
@@ -474,7 +470,7 @@ fn start_loading(
 
 /// Adds to an error the path of the snapshot with the keys of the process before a restart.
 fn with_snapshot(server: &Server, why: String) -> String {
-    match server.restart.inherited() {
+    match server.lifecycle.restart.inherited() {
         Some(path) => format!(
             "{why}; the keys of the process before stay in {}",
             path.display()

@@ -6,6 +6,7 @@
 mod auth;
 mod clients;
 mod data;
+mod lifecycle;
 mod network;
 mod observability;
 mod persistence;
@@ -14,6 +15,7 @@ mod workers;
 pub use self::auth::Auth;
 pub use self::clients::Clients;
 pub use self::data::{Data, Pause};
+pub use self::lifecycle::Lifecycle;
 pub use self::network::Network;
 pub use self::observability::Observability;
 pub use self::persistence::Persistence;
@@ -23,7 +25,6 @@ use crate::scrape::Scrape;
 use durability::aof::AppendOnly;
 use durability::loading::Loading;
 use durability::replication::Replication;
-use durability::restart::Restart;
 use durability::saving::Saving;
 use engine::segment::Segments;
 use session::clock::Clock;
@@ -39,9 +40,7 @@ use session::stats::Stats;
 use settings::random::chance;
 use settings::words::SEGMENT_ENGINE;
 use settings::{Config, Id};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
-use std::time::Instant;
+use std::sync::atomic::AtomicUsize;
 use store::{Keyspace, Options, SHARDS_MAX};
 
 /// Number of shards with one data thread, which locks all of them together.
@@ -49,15 +48,18 @@ const SHARDS_ALONE: usize = 8;
 /// Number of shards per data thread, so that two threads seldom need the same one.
 const SHARDS_PER_THREAD: usize = 32;
 
-/// Least limit of the memory of all clients. With less, no client could connect to raise it.
-const CLIENT_BYTES_MIN: u64 = 128 << 10;
-
 /// State of the server that commands work on.
 pub struct Server {
-    /// The keys.
-    pub data: Data,
     /// Source of time.
     pub clock: Clock,
+    /// Settings.
+    pub config: Config,
+    /// The keys.
+    pub data: Data,
+    /// Changes of keys as commands, for the append-only file and for replicas.
+    pub feed: Feed,
+    /// Replication.
+    pub replication: Replication,
     /// Files that keep the keys across runs.
     pub persistence: Persistence,
     /// Worker threads, and long commands beside them.
@@ -66,33 +68,16 @@ pub struct Server {
     pub clients: Clients,
     /// Users, and failed attempts to authenticate.
     pub auth: Auth,
+    /// Scripts.
+    pub scripting: Scripting,
     /// Counters, logs and recordings by which operators observe the server.
     pub observability: Observability,
     /// How clients and other servers reach this one.
     pub network: Network,
-    /// Settings.
-    pub config: Config,
-    /// Lock for the update of several settings together.
-    pub config_change: Mutex<()>,
-    /// Changes of keys as commands, for the append-only file and for replicas.
-    pub feed: Feed,
-    /// Replication.
-    pub replication: Replication,
-    /// Scripts.
-    pub scripting: Scripting,
-    /// Restarts for upgrades.
-    pub restart: Restart,
-    /// Whether a stop does not wait for replicas that lag (`SHUTDOWN NOW`).
-    pub skips_replicas: AtomicBool,
-    /// Random identifier of this run, 40 hexadecimal digits.
-    pub run_id: String,
-    /// Start time in microseconds since 1970.
-    pub started_us: u64,
-    /// Start time on the monotonic clock.
-    pub started: Instant,
     /// State as a node of a cluster.
     pub cluster: Routing,
-    stops: AtomicBool,
+    /// The run of the process: its identity, its start, restarts and its end.
+    pub lifecycle: Lifecycle,
 }
 
 impl Server {
@@ -167,17 +152,11 @@ impl Server {
                 scrape: Scrape::default(),
             },
             network: Network::default(),
+            lifecycle: Lifecycle::new(run_id(), now_us),
             config,
-            config_change: Mutex::new(()),
             feed: Feed::default(),
             replication: Replication::new(run_id()),
             scripting: Scripting::default(),
-            restart: Restart::default(),
-            skips_replicas: AtomicBool::new(false),
-            run_id: run_id(),
-            started_us: now_us,
-            started: Instant::now(),
-            stops: AtomicBool::new(false),
             clock,
         };
         server.auth.apply_password(&server.config);
@@ -193,7 +172,8 @@ impl Server {
         if self.data.segments.is_some() {
             return;
         }
-        let is_ignored = self.is_replica() && self.config.is_on(Id::ReplicaIgnoreMaxMemory);
+        let is_ignored =
+            self.replication.is_replica() && self.config.is_on(Id::ReplicaIgnoreMaxMemory);
         self.data.keyspace.set_maxmemory(match is_ignored {
             true => 0,
             false => self.config.maxmemory_bytes(),
@@ -202,7 +182,7 @@ impl Server {
 
     /// Requests all workers to stop.
     pub fn stop(&self) {
-        self.stops.store(true, Relaxed);
+        self.lifecycle.stop();
         self.workers.long.stop();
         self.persistence.saving.queue.stop();
         self.feed.stop();
@@ -213,24 +193,9 @@ impl Server {
         }
     }
 
-    /// Whether the workers were requested to stop.
-    pub fn stops(&self) -> bool {
-        self.stops.load(Relaxed)
-    }
-
-    /// Whether the server follows a primary, so that its own commands are not added to the feed.
-    pub fn is_replica(&self) -> bool {
-        self.replication.is_replica()
-    }
-
-    /// Whether replicas follow this server.
-    pub fn has_replicas(&self) -> bool {
-        self.replication.has_replicas()
-    }
-
     /// Returns why the server is not ready for clients; `None` if it is.
     pub fn why_not_ready(&self) -> Option<&'static str> {
-        if self.stops() || self.persistence.saving.stop_in_progress().is_some() {
+        if self.lifecycle.stops() || self.persistence.saving.stop_in_progress().is_some() {
             return Some("the server is stopping");
         }
         if self.persistence.loading.is_on() {
@@ -249,18 +214,6 @@ impl Server {
             .note_peak(used, self.clock.now_us() / 1_000_000);
     }
 
-    /// Returns the maximum number of bytes that all clients may hold together.
-    pub fn client_bytes_max(&self) -> Option<u64> {
-        let limit = match self.config.number(Id::MaxMemoryClients) {
-            percent @ ..0 => {
-                let max = self.config.maxmemory_bytes() as f64;
-                (max * percent.unsigned_abs() as f64 / 100.0) as u64
-            }
-            bytes => bytes as u64,
-        };
-        (limit > 0).then_some(limit.max(CLIENT_BYTES_MIN))
-    }
-
     /// Returns the memory in use in bytes: keys, their indexes, values waiting to be freed, and
     /// client buffers. Updates the peak.
     pub fn used_bytes(&self) -> u64 {
@@ -273,7 +226,6 @@ impl Server {
     }
 }
 
-/// Returns the number of data threads that the settings request.
 /// Returns the number of data threads that the settings mean on this machine.
 pub fn thread_count(config: &Config) -> usize {
     match config.number(Id::Threads) {

@@ -23,8 +23,8 @@ pub use table::{COUNT, Effect, Id, Kind, Param, TABLE};
 pub use value::{Value, bytes_for_people};
 
 use std::path::{Path, PathBuf};
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, RwLock};
 
 /// Client classes with separate output buffer limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,9 @@ pub struct OutputLimit {
 /// the client, including the command that could raise the limit.
 const HARD_BYTES_MIN: u64 = 16 << 10;
 
+/// Least limit of the memory of all clients. With less, no client could connect to raise it.
+const CLIENT_BYTES_MIN: u64 = 128 << 10;
+
 /// A configuration line that defines a user: its place and its words.
 pub type UserLine = (String, Vec<String>);
 
@@ -67,6 +70,7 @@ pub struct Config {
     file: RwLock<String>,
     outside_secrets: RwLock<Vec<(Id, String)>>,
     user_lines: RwLock<Vec<UserLine>>,
+    change: Mutex<()>,
 }
 
 impl Default for Config {
@@ -80,6 +84,7 @@ impl Default for Config {
             file: RwLock::default(),
             outside_secrets: RwLock::default(),
             user_lines: RwLock::default(),
+            change: Mutex::default(),
         };
         for param in TABLE {
             let value = value::parse(param.kind, param.default).expect("defaults are valid");
@@ -145,6 +150,27 @@ impl Config {
             percent @ ..0 => share(self.memory_limit(), percent.unsigned_abs()),
             bytes => bytes as u64,
         }
+    }
+
+    /// Returns the maximum number of bytes that all clients may hold together.
+    pub fn client_bytes_max(&self) -> Option<u64> {
+        let limit = match self.number(Id::MaxMemoryClients) {
+            percent @ ..0 => {
+                let max = self.maxmemory_bytes() as f64;
+                (max * percent.unsigned_abs() as f64 / 100.0) as u64
+            }
+            bytes => bytes as u64,
+        };
+        (limit > 0).then_some(limit.max(CLIENT_BYTES_MIN))
+    }
+
+    /// Locks the settings for the update of several together. Updates of one setting need no lock.
+    ///
+    /// # Panics
+    ///
+    /// A thread has panicked during an update.
+    pub fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.change.lock().expect("the lock is not poisoned")
     }
 
     /// Returns the memory in bytes that the container or machine grants this process.

@@ -154,7 +154,7 @@ fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<()
     }
     let position = server.feed.cut();
     let mut file = file;
-    if server.is_replica() {
+    if server.replication.is_replica() {
         // The primary's commands follow as they are.
         let mut bytes = Vec::new();
         put_select(&mut bytes, server.replication.stream_db());
@@ -277,7 +277,7 @@ pub fn apply_sync(server: &Server) {
 /// Ends the file.
 fn end(server: &Server) {
     let mut view = server.data.keyspace.lock_all(server.clock.now());
-    if !server.has_replicas() {
+    if !server.replication.has_replicas() {
         effects::set_feed(server, &mut view, false);
     }
     let mut state = server.persistence.aof.state();

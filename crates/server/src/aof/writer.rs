@@ -91,7 +91,7 @@ impl Writer {
             match self.read(server, patience) {
                 Taken::Bytes(_) => self.fill(server),
                 // Nothing is added to the feed while there is no file.
-                Taken::Ended if !server.stops() => self.sleep(server, IDLE_PAUSE),
+                Taken::Ended if !server.lifecycle.stops() => self.sleep(server, IDLE_PAUSE),
                 Taken::Ended | Taken::Nothing => {}
             }
         }
@@ -107,16 +107,16 @@ impl Writer {
             SYNC_NEVER => false,
             _ => self.synced_at.elapsed() >= SYNC_INTERVAL,
         };
-        if self.has_unsynced && (is_due || server.stops()) {
-            match is_always || server.stops() {
+        if self.has_unsynced && (is_due || server.lifecycle.stops()) {
+            match is_always || server.lifecycle.stops() {
                 true => self.sync(server),
                 false => self.begin_sync(server),
             }
         }
-        if !is_always && !server.stops() && !self.pending_is_large(server) {
+        if !is_always && !server.lifecycle.stops() && !self.pending_is_large(server) {
             self.sleep(server, WRITE_PAUSE);
         }
-        if !server.stops() {
+        if !server.lifecycle.stops() {
             return true;
         }
         let have_workers_ended =
@@ -138,7 +138,7 @@ impl Writer {
     fn patience(&self, server: &Server, is_always: bool) -> Duration {
         let has_order = !server.persistence.aof.state().orders.is_empty();
         match self.has_unsynced {
-            _ if server.stops() || has_order => Duration::ZERO,
+            _ if server.lifecycle.stops() || has_order => Duration::ZERO,
             true if is_always => Duration::ZERO,
             _ if self.syncing.is_some() => WRITE_PAUSE,
             true => SYNC_INTERVAL.saturating_sub(self.synced_at.elapsed()),
@@ -173,7 +173,7 @@ impl Writer {
     fn gather(&mut self, server: &Server) -> bool {
         let aof = &server.persistence.aof;
         let limit = (self.sync_took * GATHER_FACTOR).min(GATHER_MAX);
-        let is_enough = || aof.held.load(Relaxed) >= self.group || server.stops();
+        let is_enough = || aof.held.load(Relaxed) >= self.group || server.lifecycle.stops();
         if is_enough() || self.synced_at.elapsed() >= limit {
             return false;
         }
@@ -307,7 +307,7 @@ impl Writer {
         }
         // Without `appendonly`, the next start does not load this file.
         if server.config.is_on(Id::AppendOnly) {
-            server.restart.end_inherited();
+            server.lifecycle.restart.end_inherited();
         }
         for part in &history {
             // A part that stays costs space only.

@@ -413,7 +413,7 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         }
         count += i64::from(disconnect(ctx, &info));
     }
-    if victims.are_primary() && ctx.server.is_replica() {
+    if victims.are_primary() && ctx.server.replication.is_replica() {
         count += i64::from(role::reconnect(ctx.server));
     }
     match (is_old, count) {

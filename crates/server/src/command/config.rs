@@ -159,10 +159,7 @@ pub(crate) fn change(server: &Server, name: &[u8], text: &[u8]) -> Result<(), St
 
 /// Applies all changes, or none if one fails.
 fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
-    let _guard = server
-        .config_change
-        .lock()
-        .expect("the lock is not poisoned");
+    let _changing = server.config.begin_change();
     let before: Vec<Change> = changes
         .iter()
         .map(|(param, _)| {

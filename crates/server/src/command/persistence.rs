@@ -104,9 +104,12 @@ fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
     let server = ctx.server;
     // After an abort, a signal may be the next cause of a stop.
-    server.skips_replicas.store(skips_replicas, Relaxed);
+    server
+        .lifecycle
+        .skips_replicas
+        .store(skips_replicas, Relaxed);
     if aborts {
-        return match work::abort_stop(server) || server.restart.cancel_check() {
+        return match work::abort_stop(server) || server.lifecycle.restart.cancel_check() {
             true => ctx.reply.ok(),
             false => ctx.reply.error("ERR No shutdown in progress."),
         };

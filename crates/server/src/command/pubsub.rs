@@ -158,7 +158,8 @@ fn publish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 /// Adds a message to the feed for the subscribers of replicas. A message on a replica stays there.
 fn send_to_replicas(ctx: &Ctx<'_, '_>, name: &[u8], args: Args<'_>) {
     let server = ctx.server;
-    if server.has_replicas() && server.feed.is_on() && !server.is_replica() {
+    if server.replication.has_replicas() && server.feed.is_on() && !server.replication.is_replica()
+    {
         let command = [name, &args[1], &args[2]];
         server.feed.append(ctx.session.db, command.into_iter());
     }

@@ -314,7 +314,7 @@ fn wait_until(ctx: &mut Ctx<'_, '_>, local: Option<bool>, replicas: i64, timeout
 }
 
 fn wait(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    if ctx.server.is_replica() {
+    if ctx.server.replication.is_replica() {
         return ctx
             .reply
             .error("ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.");

@@ -148,7 +148,7 @@ impl<'s> Applier<'s> {
             {
                 drop(view);
                 std::thread::sleep(RETRY_PAUSE);
-                if server.stops() {
+                if server.lifecycle.stops() {
                     return Err(format!("'{}' waits, and the server stops", spec.name));
                 }
                 continue;

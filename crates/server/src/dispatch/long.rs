@@ -459,7 +459,7 @@ impl<'s> Executor<'s> {
         let mut view = lock(&server.data.keyspace, &locks, self.now);
         let changes_before = view.changes();
         let lost = put_back(server, &mut view, &mut job);
-        let has_ended_on_replica = job.is_of_primary && server.is_replica();
+        let has_ended_on_replica = job.is_of_primary && server.replication.is_replica();
         // If a snapshot of the new primary has replaced the keys, the values are not put back.
         let is_lost = has_ended_on_replica && job.leases.iter().any(Lease::is_changed);
         let differs = is_lost && view.changes() != changes_before;
@@ -605,7 +605,7 @@ fn begin<'v>(
         db: session.db,
         protocol: session.protocol,
         call,
-        is_of_primary: !server.is_replica(),
+        is_of_primary: !server.replication.is_replica(),
         annex,
         leases,
         is_tracked,

@@ -236,7 +236,7 @@ impl Executor<'_> {
         choose_shards(server, held, request, keys, hashes, input);
         let mut view = lock_with_room(server, held, may_write, self.now);
         // A stop, FAILOVER or REPLICAOF may have begun before the shards were locked.
-        if server.is_replica() && is_refused(server, request, turn.out) {
+        if server.replication.is_replica() && is_refused(server, request, turn.out) {
             return Progress::Done;
         }
         if server.data.pause.holds(may_write, self.moment) {

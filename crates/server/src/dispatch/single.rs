@@ -77,7 +77,7 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
 fn save(server: &Server, session: &mut Session, executor: &mut Executor<'_>, output: &mut Output) {
     let now = executor.now();
     let (mut file, mut messages, mut answers) = (None, Vec::new(), Vec::new());
-    while server.persistence.saving.is_busy() && !server.stops() {
+    while server.persistence.saving.is_busy() && !server.lifecycle.stops() {
         saving::begin(server, now);
         (0..server.workers.count)
             .for_each(|worker| saving::walk(server, worker, Duration::ZERO, now));

@@ -52,7 +52,7 @@ pub fn path(server: &Server) -> PathBuf {
 /// # Errors
 /// The file exists and cannot be read.
 pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
-    let inherited = server.restart.inherited();
+    let inherited = server.lifecycle.restart.inherited();
     if inherited.is_some() && server.data.segments.is_some() {
         return Err("the segment engine cannot load the keys of the process before".to_owned());
     }
@@ -423,7 +423,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
                     self.key.extend_from_slice(entry.key);
                     let deadline = entry.deadline.map(Tick);
                     self.entry(deadline, is_string, others)?;
-                    if self.server.stops() {
+                    if self.server.lifecycle.stops() {
                         break;
                     }
                     if self.server.persistence.loading.is_cancelled() {

@@ -213,7 +213,7 @@ fn general(server: &Server, rows: &mut Rows<'_>) {
 fn process_and_connections(server: &Server, rows: &mut Rows<'_>) {
     let (user, system) = process::cpu_seconds();
     rows.row("pid", std::process::id());
-    rows.row("uptime", server.started.elapsed().as_secs());
+    rows.row("uptime", server.lifecycle.started.elapsed().as_secs());
     rows.row("time", server.clock.now().0 / 1000);
     rows.row("version", VERSION);
     rows.row("pointer_size", usize::BITS);

@@ -173,7 +173,7 @@ impl Worker {
         let thread = rustix::thread::gettid().as_raw_pid();
         stats.thread_id.store(thread as u64, Relaxed);
         let mut events = Events::with_capacity(EVENTS_MAX);
-        while !server.stops() {
+        while !server.lifecycle.stops() {
             self.step(&mut events, &mut executor)?;
         }
         self.drain(&mut events, &mut executor);

@@ -35,7 +35,7 @@ const READ_BYTES: usize = 256 << 10;
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 fn is_current(server: &Server, number: u64) -> bool {
-    !server.stops() && server.replication.state().primary_number == number
+    !server.lifecycle.stops() && server.replication.state().primary_number == number
 }
 
 /// Changes the state of the current primary.
@@ -48,7 +48,7 @@ fn change(server: &Server, number: u64, change: impl FnOnce(&mut PrimaryState)) 
 
 /// Follows the primaries that are set, one after the other, until the server stops.
 pub fn run(server: &Server) {
-    while !server.stops() {
+    while !server.lifecycle.stops() {
         // The number comes first: a primary that is set afterwards ends the sleep.
         let number = server.replication.number();
         match server.replication.primary() {

@@ -66,7 +66,7 @@ pub fn run(server: &Server) {
     let mut watch: Option<Watch> = None;
     let mut pause = LONG_PAUSE;
     let mut number = server.replication.number();
-    while !server.stops() {
+    while !server.lifecycle.stops() {
         server.replication.sleep(number, pause);
         number = server.replication.number();
         pause = LONG_PAUSE;
@@ -155,7 +155,7 @@ fn advance(server: &Server, until: Tick) {
 
 /// Opens the second connection. Returns `None` if the primary is a Mayfly.
 fn connect(server: &Server, primary: &PrimaryState) -> io::Result<Option<BufReader<Stream>>> {
-    let is_wanted = || server.replication.number() == primary.number && !server.stops();
+    let is_wanted = || server.replication.number() == primary.number && !server.lifecycle.stops();
     let address = (&primary.host[..], primary.port);
     let stream = Stream::open(server, address, Duration::from_secs(5), is_wanted)?;
     let mut connection = BufReader::new(stream);

@@ -320,10 +320,13 @@ mod tests {
         drop(view);
         set_replica(&server, server.feed.end());
         check(&server);
-        assert!(!server.is_replica(), "the replica lacks the removal");
+        assert!(
+            !server.replication.is_replica(),
+            "the replica lacks the removal"
+        );
         set_replica(&server, server.feed.end());
         check(&server);
-        assert!(server.is_replica());
+        assert!(server.replication.is_replica());
         assert!(
             server
                 .replication
@@ -331,7 +334,7 @@ mod tests {
                 .is_some_and(|f| f.is_proceeding)
         );
         abort(&server).expect("it is in progress");
-        assert!(!server.is_replica() && !server.data.pause.is_set());
+        assert!(!server.replication.is_replica() && !server.data.pause.is_set());
     }
 
     #[test]
@@ -346,12 +349,12 @@ mod tests {
             begin(&server, None, timeout, false).expect("there is a replica");
             set_replica(&server, server.feed.end());
             check(&server);
-            assert!(server.is_replica());
+            assert!(server.replication.is_replica());
             if is_requested {
                 assert!(request(&server).is_some());
             }
             check(&server);
-            assert_eq!(server.is_replica(), is_requested);
+            assert_eq!(server.replication.is_replica(), is_requested);
             assert_eq!(server.replication.failover().is_some(), is_requested);
             assert_eq!(server.data.pause.is_set(), is_requested);
         }
@@ -370,7 +373,7 @@ mod tests {
             }
             assert!(!server.replication.failover().is_some_and(|f| f.is_held));
             check(&server);
-            assert!(!server.is_replica());
+            assert!(!server.replication.is_replica());
             view.set_now(Tick(NOW + 1));
             drop(view);
             begun.join().expect("no panic").expect("there is a replica");

@@ -179,7 +179,7 @@ pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> 
         return Err("no replica waits".to_owned());
     }
     server.replication.full_syncs.fetch_add(count, Relaxed);
-    plan.name = temporary::name(&server.run_id);
+    plan.name = temporary::name(&server.lifecycle.run_id);
     plan.is_valkey = form.is_valkey;
     plan.has_keys = form.has_keys;
     if !form.has_libraries {
@@ -199,7 +199,7 @@ fn add_fields(plan: &mut Plan, stream_db: u8, id: String, position: u64) {
 /// the feed is kept for replicas: after the next start, they continue there. The file then includes
 /// entries that have expired but were not removed, because the feed has no deletion of them yet.
 pub fn add_history(server: &Server, view: &mut View<'_>, plan: &mut Plan) {
-    if server.is_replica() || !server.feed.is_on() {
+    if server.replication.is_replica() || !server.feed.is_on() {
         return;
     }
     effects::add_all_removals(server, view);
@@ -218,7 +218,7 @@ pub fn continue_history(server: &Server, id: &str, position: u64) -> bool {
     let is_id = id.len() == ID_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut view = server.data.keyspace.lock_all(server.clock.now());
     let mut state = server.replication.state();
-    if !is_id || server.is_replica() || server.feed.is_on() {
+    if !is_id || server.replication.is_replica() || server.feed.is_on() {
         return false;
     }
     state.earlier = Some((id.to_owned(), position));
@@ -232,7 +232,7 @@ pub fn continue_history(server: &Server, id: &str, position: u64) -> bool {
 /// Passes a complete snapshot to the replicas that wait for it, or disconnects them.
 pub fn end_snapshot(server: &Server, is_complete: bool) {
     let folder = server.config.text(Id::Dir);
-    let path = Path::new(&folder).join(temporary::name(&server.run_id));
+    let path = Path::new(&folder).join(temporary::name(&server.lifecycle.run_id));
     let opened = is_complete.then(|| File::open(&path)).and_then(Result::ok);
     // The file exists as long as it is open.
     let _ = fs::remove_file(&path);
@@ -330,7 +330,7 @@ pub fn forget(server: &Server, client: u64) {
 /// Requests all replicas to acknowledge their positions.
 pub fn request_acknowledgements(server: &Server) {
     // Only a primary adds bytes to its history.
-    if server.replication.has_replicas() && !server.is_replica() {
+    if server.replication.has_replicas() && !server.replication.is_replica() {
         server
             .feed
             .append_raw(b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n");

@@ -20,11 +20,11 @@ const NO_FILE: &str =
 /// # Errors
 /// A restart is not possible now. The message is a reply.
 pub fn request(server: &Server, request: Request) -> Result<(), &'static str> {
-    let restart = &server.restart;
+    let restart = &server.lifecycle.restart;
     if restart.program().is_none() {
         return Err(NO_PROGRAM);
     }
-    if server.stops() || server.persistence.saving.stop_in_progress().is_some() {
+    if server.lifecycle.stops() || server.persistence.saving.stop_in_progress().is_some() {
         return match restart.phase() {
             Phase::None => Err(STOPPING),
             _ => Err(IN_PROGRESS),
@@ -50,7 +50,7 @@ pub fn request(server: &Server, request: Request) -> Result<(), &'static str> {
 pub fn run(server: &Server, number: u64, request: Request) {
     let client = request.client;
     if let Err(why) = prepare(server, number, request) {
-        server.restart.fail(number);
+        server.lifecycle.restart.fail(number);
         log::warn!("the server does not restart: {why}");
         if let Some(waiting) = client {
             let first = why.lines().next().unwrap_or_default().trim_end_matches(':');
@@ -62,7 +62,7 @@ pub fn run(server: &Server, number: u64, request: Request) {
 
 /// Checks the program, and saves the keys or requests a snapshot, whose end stops the server.
 fn prepare(server: &Server, number: u64, request: Request) -> Result<(), String> {
-    let restart = &server.restart;
+    let restart = &server.lifecycle.restart;
     let program = restart.program().ok_or(NO_PROGRAM)?;
     log::info!(
         "{}: restarting; {} checks its settings",

@@ -71,12 +71,12 @@ pub fn request_soon(server: &Server, cause: &'static str) {
 /// file has its keys: the append-only file, whose first base the load has requested, or the
 /// snapshot file. A server that writes neither needs no file.
 pub fn follow_restart(server: &Server) {
-    if server.restart.inherited().is_none() || server.config.is_on(Id::AppendOnly) {
+    if server.lifecycle.restart.inherited().is_none() || server.config.is_on(Id::AppendOnly) {
         return;
     }
     match has_points(server) {
         true => request_soon(server, "the keys are from the process before the restart"),
-        false => server.restart.end_inherited(),
+        false => server.lifecycle.restart.end_inherited(),
     }
 }
 
@@ -491,7 +491,7 @@ pub fn prepare(server: &Server) -> Result<(), String> {
 
 /// Names the snapshots of restarts in a folder whose keys may be in no other file.
 fn report_restarts(server: &Server, folder: &Path) {
-    let inherited = server.restart.inherited();
+    let inherited = server.lifecycle.restart.inherited();
     // If the folder cannot be read, that is in the log.
     let paths = temporary::of_restarts(folder).unwrap_or_default();
     let is_other =
@@ -526,7 +526,7 @@ pub fn stop(
     client: Option<Waiting>,
     is_forced: bool,
 ) -> Result<bool, &'static str> {
-    match server.restart.cancel() {
+    match server.lifecycle.restart.cancel() {
         RestartPhase::Saving => {
             abort_stop(server);
         }
@@ -613,7 +613,7 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
             }
             if let Goal::Restart { number, .. } = goal {
                 // A restart that was cancelled is a stop.
-                server.restart.commit(number);
+                server.lifecycle.restart.commit(number);
             }
             server.stop();
         }
@@ -621,7 +621,7 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
             let mut what = "stop";
             if let Goal::Restart { number, .. } = goal {
                 what = "restart";
-                server.restart.fail(number);
+                server.lifecycle.restart.fail(number);
             }
             log::warn!("the server does not {what}, because there is no snapshot");
             if let Some(waiting) = client {

@@ -262,14 +262,14 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
                 let may_end = || server.persistence.saving.complete(&server.data, epoch);
                 let written = match file.plan.is_temporary {
                     true => file.complete_for_restart(may_end).map(|(written, path)| {
-                        server.restart.keep_snapshot(path);
+                        server.lifecycle.restart.keep_snapshot(path);
                         written
                     }),
                     false => {
                         let ends_restart = file.plan.ends_restart;
                         let written = file.complete(may_end);
                         if ends_restart && written.is_ok() {
-                            server.restart.end_inherited();
+                            server.lifecycle.restart.end_inherited();
                         }
                         written
                     }

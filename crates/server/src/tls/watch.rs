@@ -9,7 +9,6 @@ use super::Tls;
 use settings::{Config, Id};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// Time between two looks.
@@ -66,13 +65,12 @@ impl Watch {
     }
 }
 
-/// Checks the files until the server stops. `change` is the lock under which several settings are
-/// changed together.
-pub fn run(tls: &Tls, config: &Config, change: &Mutex<()>, stops: impl Fn() -> bool) {
+/// Checks the files until the server stops.
+pub fn run(tls: &Tls, config: &Config, stops: impl Fn() -> bool) {
     let mut watch = Watch::default();
     while !stops() {
         std::thread::sleep(INTERVAL);
-        let _guard = change.lock().expect("the lock is not poisoned");
+        let _changing = config.begin_change();
         match watch.look(tls, config) {
             None => {}
             Some(Ok(())) => log::info!("the files of TLS have changed and were read again"),

@@ -55,7 +55,7 @@ pub struct Watch<'s> {
 
 /// Whether scripts are ended, because the server stops. A snapshot before waits for their locks.
 pub fn is_stopping(server: &Server) -> bool {
-    server.stops() || server.data.pause.is_for_stop()
+    server.lifecycle.stops() || server.data.pause.is_for_stop()
 }
 
 impl<'s> Watch<'s> {

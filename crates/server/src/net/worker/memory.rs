@@ -41,7 +41,7 @@ impl Worker {
 
     /// Disconnects the clients with the most memory until the rest is within `maxmemory-clients`.
     pub(super) fn evict_clients(&mut self, executor: &mut Executor<'_>) {
-        let limit = self.server.client_bytes_max();
+        let limit = self.server.config.client_bytes_max();
         let keyspace = &self.server.data.keyspace;
         keyspace.set_outside_bytes_max(limit.unwrap_or(0));
         let Some(limit) = limit else {

@@ -109,7 +109,7 @@ impl Worker {
         let take = || {
             let flush_at_ms = &server.data.flush_at_ms;
             let taken = flush_at_ms.compare_exchange(at_ms, 0, Relaxed, Relaxed);
-            taken.is_ok() && !server.is_replica()
+            taken.is_ok() && !server.replication.is_replica()
         };
         if server.data.segments.is_some() {
             if take() {

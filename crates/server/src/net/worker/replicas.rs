@@ -28,7 +28,7 @@ impl Worker {
         }
         // Other workers may have replicas that wait for what this one has added.
         let end = server.feed.end();
-        if server.workers.count > 1 && end != self.fed_until && server.has_replicas() {
+        if server.workers.count > 1 && end != self.fed_until && server.replication.has_replicas() {
             server.workers.wake_all();
         }
         self.fed_until = end;

@@ -28,7 +28,7 @@ impl Worker {
     /// immediately.
     pub(super) fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
         let server = executor.server();
-        self.listeners.leave(&server.restart);
+        self.listeners.leave(&server.lifecycle.restart);
         server.workers.draining.fetch_add(1, Relaxed);
         let seconds = server.config.number(Id::ShutdownTimeout) as u64;
         let started = Instant::now();
@@ -56,7 +56,7 @@ impl Worker {
                     let may_add = server.workers.draining.load(Relaxed) < server.workers.count;
                     let (next, has_more) = connection.feed_replica(server, &mut self.scratch);
                     is_behind = may_add || next != Next::Close || connection.pending_bytes() > 0;
-                    is_behind &= !server.skips_replicas.load(Relaxed);
+                    is_behind &= !server.lifecycle.skips_replicas.load(Relaxed);
                     if has_more {
                         timeout = Duration::ZERO;
                     }

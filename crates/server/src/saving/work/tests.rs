@@ -211,7 +211,7 @@ impl World {
     /// Runs everything until no snapshot is requested or in progress.
     fn finish(&mut self) {
         for _ in 0..ROUNDS_MAX {
-            if !self.server.persistence.saving.is_busy() || self.server.stops() {
+            if !self.server.persistence.saving.is_busy() || self.server.lifecycle.stops() {
                 // Walkers of an earlier snapshot may still have to pass on what they did.
                 for worker in (0..WALKERS).flat_map(|worker| [worker; 3]) {
                     self.walk(worker);
@@ -258,7 +258,7 @@ impl World {
         }
         self.deliver();
         self.check();
-        if self.server.stops() {
+        if self.server.lifecycle.stops() {
             return;
         }
         assert_eq!(self.server.persistence.saving.state().saves, self.saves);
@@ -356,13 +356,13 @@ proptest! {
         for op in ops {
             world.perform(op);
             world.check();
-            if world.server.stops() {
+            if world.server.lifecycle.stops() {
                 return Ok(());
             }
         }
         world.perform(Op::Folder(true));
         world.finish();
-        if !world.server.stops() {
+        if !world.server.lifecycle.stops() {
             world.request(Kind::Save).expect("nothing is in progress");
             world.finish();
             prop_assert!(world.saves > 0);
@@ -442,7 +442,7 @@ fn cancelling_answers_the_client_and_does_not_cancel_a_stop() {
             let mut world = with_request(kind, has_begun);
             assert_eq!(cancel(&world.server), Err(STOP_NOT_CANCELLED), "{kind:?}");
             world.finish();
-            assert!(world.server.stops(), "{kind:?}");
+            assert!(world.server.lifecycle.stops(), "{kind:?}");
             assert_eq!(world.saves, 1);
         }
     }
@@ -455,7 +455,7 @@ fn a_stop_replaces_a_snapshot_whose_client_is_answered() {
             let mut world = with_request(kind, has_begun);
             world.request(Kind::Stop).expect("a stop comes first");
             world.finish();
-            assert!(world.server.stops());
+            assert!(world.server.lifecycle.stops());
             let replies: Vec<_> = world.replies.values().flatten().collect();
             assert_eq!(replies.len(), usize::from(kind == Kind::Save), "{kind:?}");
             assert!(replies.iter().all(|reply| reply.starts_with("-ERR")));
@@ -466,7 +466,7 @@ fn a_stop_replaces_a_snapshot_whose_client_is_answered() {
                 let mut world = with_request(kind, has_begun);
                 assert_eq!(world.request(second), Err(durability::saving::IN_PROGRESS));
                 world.finish();
-                assert!(world.server.stops());
+                assert!(world.server.lifecycle.stops());
             }
         }
     }
@@ -480,7 +480,7 @@ fn an_aborted_stop_does_not_stop_the_server_even_if_it_is_forced() {
             assert!(abort_stop(&world.server));
             assert!(!abort_stop(&world.server), "there is no stop any more");
             world.finish();
-            assert!(!world.server.stops(), "{kind:?}");
+            assert!(!world.server.lifecycle.stops(), "{kind:?}");
             let replies: Vec<_> = world.replies.values().flatten().collect();
             assert_eq!(replies, [&format!("-{SHUTDOWN_FAILED}\r\n")]);
             // Writes are served again.
@@ -502,7 +502,7 @@ fn a_stop_holds_writes_whatever_happens_to_client_pause() {
     assert!(!server.data.pause.holds(false, now), "reads are served");
     assert!(!Executor::new(server, 0, Tick(NOW)).drop_stale(b"key"));
     world.finish();
-    assert!(world.server.stops());
+    assert!(world.server.lifecycle.stops());
     // Until the process ends, too.
     assert!(world.server.data.pause.holds(true, now));
 }
@@ -619,7 +619,7 @@ fn a_snapshot_that_was_cancelled_after_all_keys_were_removed_begins_again() {
 fn inherit(world: &World, folder: &Folder) -> PathBuf {
     let path = folder.0.join("restart.rdb");
     fs::write(&path, b"keys").expect("a file");
-    world.server.restart.inherit(Some(path.clone()));
+    world.server.lifecycle.restart.inherit(Some(path.clone()));
     path
 }
 
@@ -704,7 +704,7 @@ fn replicas_continue_after_a_stop_and_get_deletions_of_what_has_expired() {
     begin(&world.server, Tick(NOW + 20));
     world.begun_keys.clone_from(&world.keys);
     world.finish();
-    assert!(world.server.stops());
+    assert!(world.server.lifecycle.stops());
 
     let config = world.folder.config(&[]);
     let second = Server::new(config, Clock::manual(NOW + 20)).expect("valid settings");

@@ -342,10 +342,10 @@ fn a_replica_takes_over_only_what_it_has_received() {
     let line = format!("PSYNC {id} 102 FAILOVER\r\n");
     let refused = "-ERR PSYNC FAILOVER offset is beyond what this replica has received.\r\n";
     bench.send(&mut client, &line, refused);
-    assert!(server.is_replica());
+    assert!(server.replication.is_replica());
     let line = format!("PSYNC {id} 102 FAILOVER FORCE\r\n");
     bench.send(&mut client, &line, "");
-    assert!(!server.is_replica());
+    assert!(!server.replication.is_replica());
 }
 
 #[test]

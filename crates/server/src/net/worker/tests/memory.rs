@@ -158,7 +158,11 @@ fn the_limit_of_all_clients_may_be_a_percentage() {
         ("1", "0", Some(128 << 10)),
     ] {
         let (server, _) = server(&[("maxmemory-clients", limit), ("maxmemory", maxmemory)]);
-        assert_eq!(server.client_bytes_max(), expected, "{limit} {maxmemory}");
+        assert_eq!(
+            server.config.client_bytes_max(),
+            expected,
+            "{limit} {maxmemory}"
+        );
     }
 }
 
