@@ -33,8 +33,11 @@ use crate::state::Server;
 use engine::slab::Slab;
 use session::acl::log::Context;
 use session::clients::flag as client_flag;
+use session::clock::Clock;
 use session::clock::Moment;
+use session::inbox::Inbox;
 use session::locks::Locks;
+use session::long::Long;
 use session::message::{Message, Subscriber};
 use session::queue::Transaction;
 use session::session::Session;
@@ -44,6 +47,7 @@ use settings::Id;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
+use store::Keyspace;
 use store::{Event, Key, Kind, Tick, View};
 use wire::{Args, Output, Reply};
 
@@ -176,14 +180,14 @@ fn serve_key<'v>(
         let waiter = server.clients.blocking.get(id).expect("it is in a queue");
         if kind != Some(waiter.kind) && !waiter.may_fail || is_read_only(server, table, &waiter) {
             skipped += 1;
-        } else if is_passed_over(server, table, &waiter) {
+        } else if is_passed_over(&server.workers.long, table, &waiter) {
             server.workers.long.pass_over(key.db, key.bytes);
             skipped += 1;
-        } else if lock_also(server, view, locks, &waiter.shards) {
+        } else if lock_also(&server.data.keyspace, view, locks, &waiter.shards) {
             // The queue may have changed while the locks were released.
             (skipped, was_released) = (0, true);
         } else if was_released && server.data.pause.holds(true, server.clock.moment()) {
-            retry_later(server, &waiter);
+            retry_later(&server.clock, &server.workers.inboxes, &waiter);
             skipped += 1;
         } else if !retry(server, table, view, locks, &waiter) {
             skipped += 1;
@@ -200,9 +204,9 @@ fn is_read_only(server: &Server, table: &'static Table, waiter: &Waiter) -> bool
 }
 
 /// Whether the stored call of a blocked client needs a key that a long command works on.
-fn is_passed_over(server: &Server, table: &'static Table, waiter: &Waiter) -> bool {
-    server.workers.long.is_active()
-        && server.workers.long.blocks(|is_leased| {
+fn is_passed_over(long: &Long, table: &'static Table, waiter: &Waiter) -> bool {
+    long.is_active()
+        && long.blocks(|is_leased| {
             waiter.call.iter().any(|(index, args)| {
                 let mut is_needed = false;
                 let keys = table[index as usize].keys;
@@ -213,23 +217,23 @@ fn is_passed_over(server: &Server, table: &'static Table, waiter: &Waiter) -> bo
 }
 
 /// Makes a blocked command run again once writes are no longer held.
-fn retry_later(server: &Server, waiter: &Waiter) {
-    let at = server.clock.moment().0.saturating_add(HELD_RETRY_MS);
+fn retry_later(clock: &Clock, inboxes: &[Inbox], waiter: &Waiter) {
+    let at = clock.moment().0.saturating_add(HELD_RETRY_MS);
     waiter.retry_at.fetch_min(at, Relaxed);
-    plan(server, waiter);
+    plan(inboxes, waiter);
 }
 
 /// Lets the worker of a blocked client set its timer again.
-fn plan(server: &Server, waiter: &Waiter) {
+fn plan(inboxes: &[Inbox], waiter: &Waiter) {
     let info = &waiter.info;
     let message = Message::Plan(info.slot, info.id);
-    server.workers.inboxes[info.worker].push(info.worker, message);
+    inboxes[info.worker].push(info.worker, message);
 }
 
 /// Locks these shards in addition to those of the view. Returns whether any of them was not locked
 /// before. In that case all locks were released and taken again in between.
 fn lock_also<'v>(
-    server: &'v Server,
+    keyspace: &'v Keyspace,
     view: &mut View<'v>,
     locks: &mut Locks,
     shards: &[usize],
@@ -244,8 +248,8 @@ fn lock_also<'v>(
     held.sort_unstable();
     held.dedup();
     let now = view.now();
-    view.exchange(server.data.keyspace.lock_many(&[], now));
-    view.exchange(server.data.keyspace.lock_many(held, now));
+    view.exchange(keyspace.lock_many(&[], now));
+    view.exchange(keyspace.lock_many(held, now));
     true
 }
 
@@ -295,7 +299,7 @@ fn retry<'v>(
     waiter.own_nanos.fetch_add(nanos, Relaxed);
     if matches!(session.blocking_state, BlockingState::StillBlocked) {
         if waiter.retry_at.load(Relaxed) != retry_at {
-            plan(server, waiter);
+            plan(&server.workers.inboxes, waiter);
         }
         return false;
     }
@@ -303,14 +307,13 @@ fn retry<'v>(
         .clients
         .blocking
         .withdraw(&server.data.keyspace, view, waiter);
-    answer(server, waiter, output);
+    answer(&server.workers.inboxes, waiter, output);
     true
 }
 
-fn answer(server: &Server, waiter: &Waiter, reply: Output) {
+fn answer(inboxes: &[Inbox], waiter: &Waiter, reply: Output) {
     let info = &waiter.info;
-    server.workers.inboxes[info.worker]
-        .push(info.worker, Message::Answer(info.slot, info.id, reply));
+    inboxes[info.worker].push(info.worker, Message::Answer(info.slot, info.id, reply));
 }
 
 /// Reruns a blocked command whose time has come. The caller must not hold a shard, and publishes
@@ -321,7 +324,7 @@ pub fn retry_in_time(
     waiter: &Arc<Waiter>,
     events: &mut Vec<Event>,
 ) {
-    if is_passed_over(server, table, waiter) {
+    if is_passed_over(&server.workers.long, table, waiter) {
         let pass = |bytes: &Vec<u8>| server.workers.long.pass_over(waiter.db, bytes);
         return waiter.keys.iter().for_each(pass);
     }
@@ -375,7 +378,7 @@ pub fn unblock(server: &Server, client: u64, with_error: bool) -> bool {
     } else {
         reply.null_array();
     }
-    answer(server, &waiter, output);
+    answer(&server.workers.inboxes, &waiter, output);
     true
 }
 
@@ -393,7 +396,7 @@ pub fn unblock_all(server: &Server, view: &mut View<'_>) {
             .clients
             .blocking
             .withdraw(&server.data.keyspace, view, &waiter);
-        answer(server, &waiter, error(waiter.protocol));
+        answer(&server.workers.inboxes, &waiter, error(waiter.protocol));
     }
     for wait in server.replication.waits.take(|_| true) {
         let Subscriber {

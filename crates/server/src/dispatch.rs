@@ -396,7 +396,7 @@ impl<'s> Executor<'s> {
             return Step::Refused;
         }
         let command = (chosen.index, chosen.spec);
-        if command::transaction::queue(self.server, session, command, args, reply) {
+        if command::transaction::queue(&self.server.config, session, command, args, reply) {
             Step::Queued
         } else {
             Step::Refused
@@ -474,7 +474,7 @@ impl<'s> Executor<'s> {
         self.end_wait(session);
         if session.tracking.is_some() || session.has_flag(clients::flag::MONITOR) {
             self.finish();
-            tracking::forget(self.server, session);
+            tracking::forget(&self.server.clients, &self.server.data.keyspace, session);
         }
         self.server.replication.waits.remove(session.info.id);
         if session.is_replica {
@@ -549,7 +549,7 @@ fn redirection(server: &Server, error: &str, spec: &Spec, args: Args<'_>) -> Opt
 /// Publishes the events of the keys in locked shards, and the invalidations that no client caused.
 fn publish(server: &Server, view: &mut View<'_>, events: &mut Vec<Event>) {
     if server.clients.tracking.is_on() {
-        tracking::send(server, view, 0);
+        tracking::send(&server.clients, &server.workers.inboxes, view, 0);
     }
     if server.data.notifies() {
         view.take_events(events);
@@ -586,7 +586,8 @@ fn is_held(
     }
     const WRITES: u32 = flag::WRITE | flag::MAY_WRITE;
     let writes = |spec: &Spec, flags: u32, args: Args<'_>| {
-        flags & WRITES != 0 && !command::scripting::declares_no_writes(server, spec, args)
+        flags & WRITES != 0
+            && !command::scripting::declares_no_writes(&server.scripting, spec, args)
     };
     let may_write = match (spec.keys, &session.transaction) {
         (Keys::Queued, Some(transaction)) => transaction.iter().any(|(index, args)| {
@@ -647,7 +648,12 @@ fn run_on_slab<'v>(
         return step_of(way, &mut reply);
     }
     if view.has_invalidated() {
-        tracking::send(server, view, session.info.id);
+        tracking::send(
+            &server.clients,
+            &server.workers.inboxes,
+            view,
+            session.info.id,
+        );
     }
     step
 }

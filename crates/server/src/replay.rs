@@ -60,7 +60,7 @@ pub fn prepare(server: &Server) -> Result<Option<Start>, String> {
     if !server.config.is_on(Id::AppendOnly) {
         return Ok(None);
     }
-    let names = Names::of(server);
+    let names = Names::of(&server.config);
     let one = Path::new(&server.config.text(Id::Dir)).join(&names.stem);
     // What the process before a restart has left is newer than files that it did not write.
     let is_restarted = server.lifecycle.restart.inherited().is_some();
@@ -89,7 +89,7 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
         .loading
         .begin(server.clock.now_us() / 1_000_000);
     let begun = snapshots::Begun(&server.persistence.loading);
-    let names = Names::of(server);
+    let names = Names::of(&server.config);
     server.data.keyspace.set_frozen(true);
     server.data.keyspace.set_maxmemory(0);
     let changes = server.data.keyspace.changes();
@@ -116,7 +116,7 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
         began.map_err(str::to_owned)?;
     }
     drop(begun);
-    apply_sync(server);
+    apply_sync(&server.config, &server.persistence.aof, &server.feed);
     if server.persistence.aof.state().is_scheduled {
         server.workers.inboxes[0].wake();
     }

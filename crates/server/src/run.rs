@@ -183,7 +183,7 @@ pub fn start_after(
     if let Some(first) = addresses.first().or(with_tls.first()) {
         let _ = server.network.first_address.set(*first);
     }
-    load_at_start(&server)?;
+    load_at_start(&server.auth, &server.config)?;
     server.network.tls.load(&server.config)?;
     if let Some(address) = addresses.first() {
         server.network.port.store(address.port(), Relaxed);

@@ -6,7 +6,9 @@ use durability::aof::manifest::Part;
 use durability::aof::{AppendOnly, Order, Phase, RETRY_PAUSE, Rewriting};
 use durability::saving::Then;
 use durability::saving::queue::Plan;
+use session::feed::Feed;
 use session::feed::{FILE, put_select};
+use settings::Config;
 use settings::Id;
 use settings::temporary::OWNER_ONLY;
 use settings::words::SYNC_ALWAYS;
@@ -25,8 +27,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub fn of(server: &Server) -> Names {
-        let config = &server.config;
+    pub fn of(config: &Config) -> Names {
+        let config = config;
         let folder = Path::new(&config.text(Id::Dir)).join(config.text(Id::AppendDirName));
         Names {
             folder,
@@ -122,7 +124,7 @@ fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<()
         // the state.
         effects::add_all_removals(server, view);
     }
-    let names = Names::of(server);
+    let names = Names::of(&server.config);
     let mut state = aof.state();
     state.is_scheduled = false;
     if state.phase == Phase::Off {
@@ -180,8 +182,8 @@ fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<()
 }
 
 /// Ends a rewrite. `bytes` is the size of the base, if it is complete.
-pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
-    let aof = &server.persistence.aof;
+pub fn end_rewrite(aof: &AppendOnly, feed: &Feed, bytes: Option<u64>) {
+    let aof = aof;
     let mut state = aof.state();
     let Some(rewriting) = state.rewriting.take() else {
         return;
@@ -190,7 +192,7 @@ pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
     state.has_rewrite_failed = bytes.is_none();
     match bytes {
         Some(bytes) => {
-            let position = server.feed.end();
+            let position = feed.end();
             state
                 .orders
                 .push_back((position, Order::Based(rewriting, bytes)));
@@ -203,7 +205,7 @@ pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
     }
     drop(state);
     aof.bell.notify_all();
-    server.feed.wake();
+    feed.wake();
 }
 
 /// Requests the rewrite that is due, if any: a scheduled one, one after a failure, or one because
@@ -252,26 +254,22 @@ pub fn apply(server: &Server) -> Result<(), String> {
     }
     let is_on = server.persistence.aof.is_on();
     if wants && !is_on && !server.persistence.loading.is_on() {
-        Names::of(server).create_folder()?;
+        Names::of(&server.config).create_folder()?;
         request_rewrite(server, "appendonly yes")?;
     } else if !wants && is_on {
         end(server);
     }
-    apply_sync(server);
+    apply_sync(&server.config, &server.persistence.aof, &server.feed);
     Ok(())
 }
 
 /// Applies `appendfsync`.
-pub fn apply_sync(server: &Server) {
-    let is_complete = server.persistence.aof.state().phase == Phase::On;
-    let is_always = server.config.number(Id::AppendFsync) == SYNC_ALWAYS;
-    server
-        .persistence
-        .aof
-        .holds_replies
-        .store(is_complete && is_always, Relaxed);
-    server.persistence.aof.bell.notify_all();
-    server.feed.wake();
+pub fn apply_sync(config: &Config, aof: &AppendOnly, feed: &Feed) {
+    let is_complete = aof.state().phase == Phase::On;
+    let is_always = config.number(Id::AppendFsync) == SYNC_ALWAYS;
+    aof.holds_replies.store(is_complete && is_always, Relaxed);
+    aof.bell.notify_all();
+    feed.wake();
 }
 
 /// Ends the file.
@@ -291,6 +289,6 @@ fn end(server: &Server) {
 }
 
 /// Number of bytes that the file has not taken.
-pub fn buffered_bytes(server: &Server) -> u64 {
-    server.feed.lag(FILE)
+pub fn buffered_bytes(feed: &Feed) -> u64 {
+    feed.lag(FILE)
 }

@@ -2,8 +2,11 @@
 
 use super::work::apply_sync;
 use crate::state::Server;
+use crate::state::Workers;
+use durability::aof::AppendOnly;
 use durability::aof::manifest::{Manifest, Part};
 use durability::aof::{Order, Phase, Rewriting, annotation};
+use session::feed::Feed;
 use session::feed::{FILE, Taken};
 use settings::Id;
 use settings::words::{SYNC_ALWAYS, SYNC_NEVER};
@@ -73,7 +76,7 @@ pub fn run(server: &Server) {
         has_write_failed: false,
     };
     while writer.step(server) {}
-    writer.end_sync(server);
+    writer.end_sync(&server.persistence.aof, &server.workers);
 }
 
 impl Writer {
@@ -83,24 +86,26 @@ impl Writer {
         if let Some(syncing) = &self.syncing
             && syncing.thread.is_finished()
         {
-            self.end_sync(server);
+            self.end_sync(&server.persistence.aof, &server.workers);
         }
         self.take_orders(server);
         if self.pending.is_empty() {
             let patience = self.patience(server, is_always);
-            match self.read(server, patience) {
-                Taken::Bytes(_) => self.fill(server),
+            match self.read(&server.feed, patience) {
+                Taken::Bytes(_) => self.fill(&server.feed),
                 // Nothing is added to the feed while there is no file.
-                Taken::Ended if !server.lifecycle.stops() => self.sleep(server, IDLE_PAUSE),
+                Taken::Ended if !server.lifecycle.stops() => {
+                    self.sleep(&server.persistence.aof, IDLE_PAUSE)
+                }
                 Taken::Ended | Taken::Nothing => {}
             }
         }
         if is_always && self.gather(server) {
-            self.fill(server);
+            self.fill(&server.feed);
         }
         if let Err(error) = self.write(server) {
-            self.fail(server, &error);
-            self.sleep(server, RETRY_PAUSE);
+            self.fail(&server.persistence.aof, &server.feed, &error);
+            self.sleep(&server.persistence.aof, RETRY_PAUSE);
         }
         let is_due = match server.config.number(Id::AppendFsync) {
             SYNC_ALWAYS => true,
@@ -109,12 +114,12 @@ impl Writer {
         };
         if self.has_unsynced && (is_due || server.lifecycle.stops()) {
             match is_always || server.lifecycle.stops() {
-                true => self.sync(server),
-                false => self.begin_sync(server),
+                true => self.sync(&server.persistence.aof, &server.workers),
+                false => self.begin_sync(&server.persistence.aof, &server.workers),
             }
         }
-        if !is_always && !server.lifecycle.stops() && !self.pending_is_large(server) {
-            self.sleep(server, WRITE_PAUSE);
+        if !is_always && !server.lifecycle.stops() && !self.pending_is_large(&server.feed) {
+            self.sleep(&server.persistence.aof, WRITE_PAUSE);
         }
         if !server.lifecycle.stops() {
             return true;
@@ -125,13 +130,13 @@ impl Writer {
             && (!self.pending.is_empty() || server.feed.lag(FILE) > 0)
             && !self.has_write_failed;
         if !have_workers_ended {
-            self.sleep(server, WRITE_PAUSE);
+            self.sleep(&server.persistence.aof, WRITE_PAUSE);
         }
         has_rest || !have_workers_ended
     }
 
-    fn pending_is_large(&self, server: &Server) -> bool {
-        server.feed.lag(FILE) >= WRITE_BYTES as u64
+    fn pending_is_large(&self, feed: &Feed) -> bool {
+        feed.lag(FILE) >= WRITE_BYTES as u64
     }
 
     /// Returns how long to wait for the first byte.
@@ -147,9 +152,9 @@ impl Writer {
     }
 
     /// Reads from the feed. What was read before a gap or another history is dropped.
-    fn read(&mut self, server: &Server, patience: Duration) -> Taken {
+    fn read(&mut self, feed: &Feed, patience: Duration) -> Taken {
         let before = self.pending.len();
-        let taken = server.feed.read(FILE, &mut self.pending, patience);
+        let taken = feed.read(FILE, &mut self.pending, patience);
         if let Taken::Bytes(at) = taken
             && at != self.position + before as u64
         {
@@ -160,9 +165,9 @@ impl Writer {
     }
 
     /// Reads more, up to the number of bytes written at a time.
-    fn fill(&mut self, server: &Server) {
+    fn fill(&mut self, feed: &Feed) {
         while self.pending.len() < WRITE_BYTES
-            && let Taken::Bytes(_) = self.read(server, Duration::ZERO)
+            && let Taken::Bytes(_) = self.read(feed, Duration::ZERO)
         {}
     }
 
@@ -193,10 +198,10 @@ impl Writer {
     }
 
     /// Waits for an order.
-    fn sleep(&self, server: &Server, time: Duration) {
-        let state = server.persistence.aof.state();
+    fn sleep(&self, aof: &AppendOnly, time: Duration) {
+        let state = aof.state();
         if state.orders.is_empty() || self.has_write_failed {
-            let waited = server.persistence.aof.bell.wait_timeout(state, time);
+            let waited = aof.bell.wait_timeout(state, time);
             drop(waited.expect("the lock is not poisoned"));
         }
     }
@@ -244,7 +249,7 @@ impl Writer {
             Order::Switch(file, part) => self.switch(server, file, part),
             Order::Based(rewriting, bytes) => self.rebase(server, rewriting, bytes),
             Order::Close => {
-                self.settle(server);
+                self.settle(&server.persistence.aof, &server.workers);
                 self.file = None;
                 self.pending.clear();
                 server.feed.remove_reader(FILE);
@@ -257,7 +262,7 @@ impl Writer {
 
     /// Continues in a new increment, which the manifest names first.
     fn switch(&mut self, server: &Server, file: File, part: Part) {
-        self.settle(server);
+        self.settle(&server.persistence.aof, &server.workers);
         self.file = Some(file);
         self.annotation.clear();
         let mut state = server.persistence.aof.state();
@@ -267,7 +272,7 @@ impl Writer {
             let manifest = state.manifest.clone();
             drop(state);
             if let Err(error) = manifest.write(&folder, &name) {
-                self.fail(server, &error);
+                self.fail(&server.persistence.aof, &server.feed, &error);
                 server.persistence.aof.state().distrust();
             }
         }
@@ -331,14 +336,14 @@ impl Writer {
         }
         drop(state);
         if is_mended && !self.has_write_failed {
-            self.recover(server);
+            self.recover(&server.persistence.aof, &server.feed);
         }
         if was_first {
             log::info!("the append-only file is complete");
-            apply_sync(server);
+            apply_sync(&server.config, &server.persistence.aof, &server.feed);
         }
         if !self.has_unsynced && self.syncing.is_none() {
-            self.publish(server, self.position);
+            self.publish(&server.persistence.aof, &server.workers, self.position);
         }
     }
 
@@ -397,42 +402,42 @@ impl Writer {
             let is_broken = state.is_broken;
             drop(state);
             if !is_broken {
-                self.recover(server);
+                self.recover(&server.persistence.aof, &server.feed);
             }
         }
         Ok(())
     }
 
-    fn recover(&self, server: &Server) {
+    fn recover(&self, aof: &AppendOnly, feed: &Feed) {
         log::info!("the append-only file can be written again");
-        server.feed.set_file_failing(false);
-        server.persistence.aof.has_failed.store(false, Relaxed);
+        feed.set_file_failing(false);
+        aof.has_failed.store(false, Relaxed);
     }
 
-    fn fail(&mut self, server: &Server, error: &io::Error) {
+    fn fail(&mut self, aof: &AppendOnly, feed: &Feed, error: &io::Error) {
         if !self.has_write_failed {
             log::warn!(
                 "the append-only file cannot be written: {error}; commands that write are refused"
             );
         }
         self.has_write_failed = true;
-        server.persistence.aof.has_failed.store(true, Relaxed);
-        server.feed.set_file_failing(true);
+        aof.has_failed.store(true, Relaxed);
+        feed.set_file_failing(true);
     }
 
     /// Calls fsync on another thread, unless the last call is still in progress. The file is
     /// written meanwhile, so that a slow fsync does not cause writes to be lost when the process
     /// ends.
-    fn begin_sync(&mut self, server: &Server) {
+    fn begin_sync(&mut self, aof: &AppendOnly, workers: &Workers) {
         if self.syncing.is_some() {
             return;
         }
         let Some(Ok(file)) = self.file.as_ref().map(File::try_clone) else {
-            return self.sync(server);
+            return self.sync(aof, workers);
         };
         let thread = Builder::new().name("aof-sync".to_owned());
         let Ok(thread) = thread.spawn(move || file.sync_data()) else {
-            return self.sync(server);
+            return self.sync(aof, workers);
         };
         self.synced_at = Instant::now();
         self.has_unsynced = false;
@@ -444,63 +449,76 @@ impl Writer {
     }
 
     /// Waits for the fsync in progress, if any.
-    fn end_sync(&mut self, server: &Server) {
+    fn end_sync(&mut self, aof: &AppendOnly, workers: &Workers) {
         if let Some(syncing) = self.syncing.take() {
             let result = syncing.thread.join().expect("it does not panic");
-            self.report_sync(server, syncing.position, syncing.since.elapsed(), result);
+            self.report_sync(
+                aof,
+                workers,
+                syncing.position,
+                syncing.since.elapsed(),
+                result,
+            );
         }
     }
 
     /// Waits until all that was written is on the disk.
-    fn settle(&mut self, server: &Server) {
-        self.end_sync(server);
+    fn settle(&mut self, aof: &AppendOnly, workers: &Workers) {
+        self.end_sync(aof, workers);
         if self.has_unsynced {
-            self.sync(server);
+            self.sync(aof, workers);
         }
     }
 
     /// Synchronizes the file with the disk.
-    fn sync(&mut self, server: &Server) {
-        self.end_sync(server);
+    fn sync(&mut self, aof: &AppendOnly, workers: &Workers) {
+        self.end_sync(aof, workers);
         let Some(file) = &self.file else { return };
         let start = Instant::now();
-        let released = server.persistence.aof.held.swap(0, Relaxed);
+        let released = aof.held.swap(0, Relaxed);
         let result = file.sync_data();
         self.synced_at = Instant::now();
         self.sync_took = self.synced_at - start;
-        self.group = released + server.persistence.aof.held.load(Relaxed);
+        self.group = released + aof.held.load(Relaxed);
         self.has_unsynced = false;
-        self.report_sync(server, self.position, self.sync_took, result);
+        self.report_sync(aof, workers, self.position, self.sync_took, result);
     }
 
     /// Handles the result of an fsync of everything before a position.
-    fn report_sync(&self, server: &Server, position: u64, took: Duration, result: io::Result<()>) {
+    fn report_sync(
+        &self,
+        aof: &AppendOnly,
+        workers: &Workers,
+        position: u64,
+        took: Duration,
+        result: io::Result<()>,
+    ) {
         if took >= SYNC_INTERVAL {
-            server.persistence.aof.delayed_syncs.fetch_add(1, Relaxed);
+            aof.delayed_syncs.fetch_add(1, Relaxed);
         }
         match result {
-            Ok(()) => self.publish(server, position),
+            Ok(()) => self.publish(aof, workers, position),
             Err(error) => {
                 log::warn!(
                     "the append-only file cannot be synchronized: {error}; commands that write \
                      are refused until it has been rewritten"
                 );
-                server.persistence.aof.has_failed.store(true, Relaxed);
-                server.persistence.aof.state().distrust();
+                aof.has_failed.store(true, Relaxed);
+                aof.state().distrust();
             }
         }
     }
 
     /// Publishes the position up to which the file is on disk, if the file is trusted.
-    fn publish(&self, server: &Server, position: u64) {
-        let state = server.persistence.aof.state();
+    fn publish(&self, aof: &AppendOnly, workers: &Workers, position: u64) {
+        let state = aof.state();
         if state.is_broken {
             return;
         }
-        server.persistence.aof.synced.store(position, Relaxed);
+        aof.synced.store(position, Relaxed);
         drop(state);
-        if server.persistence.aof.has_waiting.swap(false, Relaxed) {
-            server.workers.wake_all();
+        if aof.has_waiting.swap(false, Relaxed) {
+            workers.wake_all();
         }
     }
 }

@@ -5,7 +5,9 @@ use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
 use crate::permission::check;
+use crate::state::Auth;
 use crate::state::Server;
+use session::acl::Acl;
 use session::acl::catalog::{CATEGORIES, Catalog, category};
 use session::acl::file::{Users, add_line, check_name, parse};
 use session::acl::{DEFAULT, Rules, Selector, User, check_password};
@@ -386,7 +388,7 @@ fn reply_number(reply: &mut Reply<'_>, name: &str, number: u64) {
 }
 
 fn load(ctx: &mut Ctx<'_, '_>, path: &str) {
-    match load_file(ctx.server, path) {
+    match load_file(&ctx.server.auth.acl, &ctx.server.config, path) {
         Ok(()) => {
             disconnect_removed(ctx);
             disconnect_subscribers(ctx);
@@ -399,8 +401,8 @@ fn load(ctx: &mut Ctx<'_, '_>, path: &str) {
 }
 
 /// Replaces all users by those in a file. Changes nothing if the file is invalid.
-fn load_file(server: &Server, path: &str) -> Result<(), String> {
-    server.auth.acl.replace(read_file(&server.config, path)?);
+fn load_file(acl: &Acl, config: &Config, path: &str) -> Result<(), String> {
+    acl.replace(read_file(config, path)?);
     Ok(())
 }
 
@@ -417,8 +419,12 @@ fn read_file(config: &Config, path: &str) -> Result<Users, String> {
 ///
 /// # Errors
 /// A user cannot be written as a line of text.
-pub fn changed_users(server: &Server, lines: &[Vec<String>]) -> Result<Vec<UserChange>, String> {
-    if !server.config.path(Id::AclFile).is_empty() {
+pub fn changed_users(
+    acl: &Acl,
+    config: &Config,
+    lines: &[Vec<String>],
+) -> Result<Vec<UserChange>, String> {
+    if !config.path(Id::AclFile).is_empty() {
         return Ok(Vec::new());
     }
     let mut before = BTreeMap::new();
@@ -426,12 +432,12 @@ pub fn changed_users(server: &Server, lines: &[Vec<String>]) -> Result<Vec<UserC
         let user = std::iter::once("user").chain(words.iter().map(String::as_str));
         let words: Vec<&[u8]> = user.map(str::as_bytes).collect();
         // A line that is not valid would have ended the start.
-        let _ = add_line(&mut before, &words, rules(&server.config));
+        let _ = add_line(&mut before, &words, rules(config));
     }
-    let default = || Arc::new(User::default_with(&server.config.text(Id::RequirePass)));
+    let default = || Arc::new(User::default_with(&config.text(Id::RequirePass)));
     let has_default = before.contains_key(DEFAULT);
     before.entry(DEFAULT.to_owned()).or_insert_with(default);
-    let after = server.auth.acl.all();
+    let after = acl.all();
     let mut changes = Vec::new();
     for user in &after {
         let line = user.line();
@@ -467,7 +473,7 @@ pub fn reload(server: &Server) {
     if path.is_empty() {
         return;
     }
-    match load_file(server, &path) {
+    match load_file(&server.auth.acl, &server.config, &path) {
         Ok(()) => {
             log::info!("SIGHUP: the users were read again from {path}");
             let removed = clients_of_removed(server);
@@ -510,11 +516,11 @@ pub fn read_password(config: &Config) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns the errors of [`check_users`].
-pub fn load_at_start(server: &Server) -> Result<(), String> {
-    let users = check_users(&server.config)?;
-    server.auth.apply_password(&server.config);
+pub fn load_at_start(auth: &Auth, config: &Config) -> Result<(), String> {
+    let users = check_users(config)?;
+    auth.apply_password(config);
     if let Some(users) = users {
-        server.auth.acl.replace(users);
+        auth.acl.replace(users);
     }
     Ok(())
 }

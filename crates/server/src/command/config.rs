@@ -61,7 +61,7 @@ fn config(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
                 .reply
                 .error("ERR The server is running without a config file"),
             _ => match rewrite::rewrite(&ctx.server.config, |users| {
-                acl::changed_users(ctx.server, users)
+                acl::changed_users(&ctx.server.auth.acl, &ctx.server.config, users)
             }) {
                 Ok(()) => ctx.reply.ok(),
                 Err(error) => ctx
@@ -221,7 +221,9 @@ fn apply(server: &Server, effect: Effect) -> Result<(), String> {
             server.data.apply_notifications(&server.config);
         }
         Effect::AppendOnly => aof::apply(server)?,
-        Effect::AppendSync => aof::apply_sync(server),
+        Effect::AppendSync => {
+            aof::apply_sync(&server.config, &server.persistence.aof, &server.feed)
+        }
         Effect::MinReplicas => server.replication.count_good(config),
         Effect::LogLevel => logging::set_level(LOG_LEVELS[config.number(Id::LogLevel) as usize]),
         Effect::Slowlog => server

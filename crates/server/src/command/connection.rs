@@ -4,10 +4,13 @@ use super::table::commands;
 use super::{tracking, transaction};
 use crate::context::{Ctx, Run, Spec};
 use crate::permission;
+use crate::state::Auth;
 use crate::state::Server;
+use session::acl::Acl;
 use session::acl::DEFAULT;
 use session::acl::log::{Context, Reason};
 use session::clients;
+use session::clock::Clock;
 use session::logins::{Admission, Failure};
 use session::session::{ReplyMode, Session};
 use session::spec::Keys;
@@ -130,7 +133,7 @@ pub(crate) fn log_in(
             Login::Done
         }
         None => {
-            note_failure(server, session);
+            note_failure(&server.auth, &server.clock, session);
             let context = match session.runs_transaction {
                 true => Context::Transaction,
                 false => Context::TopLevel,
@@ -143,9 +146,9 @@ pub(crate) fn log_in(
 }
 
 /// Counts and logs a failed authentication, and delays further attempts from the address.
-fn note_failure(server: &Server, session: &Session) {
-    let (info, now) = (&session.info, server.clock.moment());
-    let Failure { count, skipped } = server.auth.logins.fail(&info.address, now);
+fn note_failure(auth: &Auth, clock: &Clock, session: &Session) {
+    let (info, now) = (&session.info, clock.moment());
+    let Failure { count, skipped } = auth.logins.fail(&info.address, now);
     let Some(skipped) = skipped else {
         return;
     };
@@ -176,14 +179,14 @@ fn own_name<'a>(args: Args<'a>, own: &'static str) -> &'a [u8] {
 }
 
 /// Whether the default user has no password.
-fn has_no_password(server: &Server) -> bool {
-    let default = server.auth.acl.find(DEFAULT).0;
+fn has_no_password(acl: &Acl) -> bool {
+    let default = acl.find(DEFAULT).0;
     default.is_some_and(|user| user.has_no_password())
 }
 
 fn auth(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let (user, password) = match args.len() {
-        2 if has_no_password(ctx.server) => {
+        2 if has_no_password(&ctx.server.auth.acl) => {
             return ctx.reply.error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?");
         }
         2 => (DEFAULT.as_bytes(), &args[1]),

@@ -9,7 +9,6 @@ use super::work;
 use crate::context::{Ctx, Run, Spec, settle};
 use crate::loading::file;
 use crate::saving::work::request;
-use crate::state::Server;
 use durability::saving::{Then, Waiting};
 use engine::refusal::{Answer, Refusal};
 use session::message::Subscriber;
@@ -17,6 +16,7 @@ use session::session::Session;
 use session::spec::flag::{ADMIN, LOADING, NOSCRIPT, PROTECTED, STALE};
 use session::spec::{Access, Keys};
 use session::waiting::BlockingState;
+use settings::Config;
 use settings::Id;
 use settings::value::bytes;
 use settings::words::{DEBUG_LOCAL, DEBUG_REFUSED};
@@ -78,9 +78,9 @@ const TEXT_BYTES_MAX: i64 = 16 << 20;
 pub const NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.";
 
 /// Whether `enable-debug-command` allows DEBUG to this client.
-pub fn is_allowed(server: &Server, session: &Session) -> bool {
+pub fn is_allowed(config: &Config, session: &Session) -> bool {
     let address = session.info.address.parse::<SocketAddr>();
-    match server.config.number(Id::EnableDebugCommand) {
+    match config.number(Id::EnableDebugCommand) {
         DEBUG_LOCAL => address.map_or(true, |address| address.ip().to_canonical().is_loopback()),
         allowed => allowed != DEBUG_REFUSED,
     }

@@ -4,7 +4,7 @@ use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use super::{access, syntax};
 use crate::context::{Ctx, Run, Spec};
-use crate::state::Server;
+use crate::state::Data;
 use session::acl::catalog::{categories_of, names_of};
 use session::spec::flag::{self, CONTAINER, LOADING, STALE};
 use session::spec::{Access, Keys, Subcommand, Use, usage};
@@ -91,7 +91,8 @@ fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 /// Returns the commands that the storage engine serves and that `rename-command` has not removed.
 fn served(ctx: &Ctx<'_, '_>) -> Vec<&'static Spec> {
     let all = ctx.table.iter().enumerate();
-    let served = all.filter(|(at, spec)| ctx.table.is_callable(*at) && serves(ctx.server, spec));
+    let served =
+        all.filter(|(at, spec)| ctx.table.is_callable(*at) && serves(&ctx.server.data, spec));
     served.map(|(_, spec)| *spec).collect()
 }
 
@@ -104,8 +105,8 @@ fn all(ctx: &Ctx<'_, '_>) -> Vec<Entry> {
     served(ctx).into_iter().map(entry).collect()
 }
 
-fn serves(server: &Server, spec: &Spec) -> bool {
-    server.data.segments.is_none() || spec.run.is_on_segment()
+fn serves(data: &Data, spec: &Spec) -> bool {
+    data.segments.is_none() || spec.run.is_on_segment()
 }
 
 /// A command or one of its subcommands.
@@ -169,7 +170,7 @@ fn find(ctx: &Ctx<'_, '_>, name: &[u8]) -> Option<Entry> {
         None => (name, None),
     };
     let spec = ctx.table[ctx.table.lookup(name)? as usize];
-    if !serves(ctx.server, spec) {
+    if !serves(&ctx.server.data, spec) {
         return None;
     }
     let subcommand = match word {

@@ -11,10 +11,10 @@ use super::subcommand::{help, refuse_subcommand};
 use super::table::{commands, on_slab};
 use crate::context::{Ctx, Spec};
 use crate::saving::work::refuses_writes;
-use crate::state::Server;
 use engine::refusal::{Answer, NO_PRIMARY, Refusal};
 use host::{Limits, ScriptHost, is_stopping};
 use script::{Digest, Engine, Flags, Script};
+use session::scripting::Scripting;
 use session::spec::flag::{
     CONTAINER, DENYOOM, LOADING, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE, WRITE,
 };
@@ -177,8 +177,8 @@ fn find(
 
 /// Whether a call of a script or function names one that declares that it does not write. An
 /// unknown one may write.
-pub fn declares_no_writes(server: &Server, spec: &Spec, args: Args<'_>) -> bool {
-    let scripting = &server.scripting;
+pub fn declares_no_writes(scripting: &Scripting, spec: &Spec, args: Args<'_>) -> bool {
+    let scripting = scripting;
     let flags = match (spec.name, args.get(1)) {
         ("eval", Some(text)) => Script::parse(text).ok().map(|script| script.flags()),
         ("evalsha", Some(text)) => digest(text)
@@ -273,7 +273,7 @@ fn memory_bytes(ctx: &Ctx<'_, '_>) -> usize {
 /// Records that a command of a feed has run its script to the end, with any result. A script that
 /// was aborted because the server is stopping does not count.
 fn note_run(ctx: &mut Ctx<'_, '_>) {
-    let is_ended = is_stopping(ctx.server);
+    let is_ended = is_stopping(&ctx.server.data, &ctx.server.lifecycle);
     if let Some(feed) = &mut ctx.session.feed {
         feed.has_run_script = !is_ended;
     }

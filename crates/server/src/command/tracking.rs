@@ -3,15 +3,21 @@
 
 use super::table::commands;
 use crate::context::{Chosen, Ctx, Run, Spec};
+use crate::state::Clients;
 use crate::state::Server;
+use crate::state::Workers;
 use engine::refusal::OUT_OF_MEMORY;
+use session::inbox::Inbox;
+use session::monitor::Monitors;
 use session::session::Session;
 use session::spec::Keys;
 use session::spec::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, READONLY, SKIP_MONITOR, STALE};
 use session::tracking::{Mode, PREFIXES_MAX, TrackingOptions};
 use session::{clients, monitor};
+use settings::Config;
 use settings::Id;
 use std::sync::Arc;
+use store::Keyspace;
 use store::{Tick, View};
 use wire::Args;
 use wire::number::parse_i64;
@@ -47,12 +53,17 @@ pub(super) fn tracking(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 fn set(ctx: &mut Ctx<'_, '_>, options: Option<TrackingOptions>) {
     ctx.session.tracking = options.clone().map(Box::new);
     let info = Arc::clone(&ctx.session.info);
-    ctx.unlocked(|server| register(server, &info, options));
+    ctx.unlocked(|server| register(&server.clients, &server.data.keyspace, &info, options));
 }
 
-fn register(server: &Server, info: &Arc<clients::ClientInfo>, options: Option<TrackingOptions>) {
-    let apply = |state| server.data.keyspace.set_tracking(state);
-    server.clients.tracking.set(info, options, apply);
+fn register(
+    clients: &Clients,
+    keyspace: &Keyspace,
+    info: &Arc<clients::ClientInfo>,
+    options: Option<TrackingOptions>,
+) {
+    let apply = |state| keyspace.set_tracking(state);
+    clients.tracking.set(info, options, apply);
 }
 
 /// Switches a session's tracking off, if it is on. `ctx` belongs to RESET.
@@ -60,15 +71,15 @@ pub(super) fn stop(ctx: &mut Ctx<'_, '_>) {
     if ctx.session.tracking.is_some() {
         set(ctx, None);
     }
-    stop_monitor(ctx.server, ctx.session);
+    stop_monitor(&ctx.server.clients.monitors, ctx.session);
 }
 
 /// Removes a client that disconnects. No shard may be locked.
-pub fn forget(server: &Server, session: &mut Session) {
+pub fn forget(clients: &Clients, keyspace: &Keyspace, session: &mut Session) {
     if session.tracking.take().is_some() {
-        register(server, &session.info, None);
+        register(clients, keyspace, &session.info, None);
     }
-    stop_monitor(server, session);
+    stop_monitor(&clients.monitors, session);
 }
 
 /// Reads the arguments of CLIENT TRACKING. `None` means off.
@@ -267,28 +278,38 @@ pub fn remember(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
         return;
     }
     let (id, db) = (ctx.session.info.id, ctx.session.db);
-    remember_keys(ctx.server, &mut ctx.view, (id, db), spec.keys, args);
+    remember_keys(
+        &ctx.server.clients,
+        &ctx.server.config,
+        &ctx.server.data.keyspace,
+        &mut ctx.view,
+        (id, db),
+        spec.keys,
+        args,
+    );
 }
 
 /// Records the keys that a client with this id and database has read.
 pub fn remember_keys(
-    server: &Server,
+    clients: &Clients,
+    config: &Config,
+    keyspace: &Keyspace,
     view: &mut View<'_>,
     (id, db): (u64, u8),
     keys: Keys,
     args: Args<'_>,
 ) {
-    let keys_max = keys_max(server);
-    let is_connected = |id: u64| server.clients.registry.get(id).is_some();
+    let keys_max = keys_max(config);
+    let is_connected = |id: u64| clients.registry.get(id).is_some();
     keys.each(args, |index| {
-        let key = server.data.keyspace.key(db, &args[index]);
+        let key = keyspace.key(db, &args[index]);
         view.track(&key, id, keys_max, &is_connected);
     });
 }
 
 /// Returns the maximum number of tracked keys.
-fn keys_max(server: &Server) -> usize {
-    match server.config.number(Id::TrackingTableMaxKeys) {
+fn keys_max(config: &Config) -> usize {
+    match config.number(Id::TrackingTableMaxKeys) {
         0 => usize::MAX,
         keys_max => keys_max as usize,
     }
@@ -299,11 +320,18 @@ const EXCESS_PER_CALL: usize = 1024;
 
 /// Invalidates tracked keys of a shard that exceed `tracking-table-max-keys`, which CONFIG SET may
 /// have reduced. If another thread holds the shard, the next call does it.
-pub fn limit(server: &Server, shard: usize, now: Tick) {
-    if let Some(mut view) = server.data.keyspace.try_lock_one(shard, now) {
-        view.limit_tracked(keys_max(server), EXCESS_PER_CALL);
+pub fn limit(
+    clients: &Clients,
+    workers: &Workers,
+    config: &Config,
+    keyspace: &Keyspace,
+    shard: usize,
+    now: Tick,
+) {
+    if let Some(mut view) = keyspace.try_lock_one(shard, now) {
+        view.limit_tracked(keys_max(config), EXCESS_PER_CALL);
         if view.has_invalidated() {
-            send(server, &mut view, 0);
+            send(clients, &workers.inboxes, &mut view, 0);
         }
     }
 }
@@ -322,15 +350,12 @@ pub fn end_command(session: &mut Session, spec: &Spec) {
 /// Sends the invalidations queued by the locked shards. `writer` is the client whose command caused
 /// them, or 0.
 #[cold]
-pub fn send(server: &Server, view: &mut View<'_>, writer: u64) {
+pub fn send(clients: &Clients, inboxes: &[Inbox], view: &mut View<'_>, writer: u64) {
     let mut invalidations = Vec::new();
     view.take_invalidations(&mut invalidations);
     if !invalidations.is_empty() {
-        let (inboxes, clients) = (&server.workers.inboxes, &server.clients.registry);
-        server
-            .clients
-            .tracking
-            .send(inboxes, clients, &invalidations, writer);
+        let tracking = &clients.tracking;
+        tracking.send(inboxes, &clients.registry, &invalidations, writer);
     }
 }
 
@@ -343,10 +368,10 @@ fn monitor(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.reply.ok();
 }
 
-fn stop_monitor(server: &Server, session: &Session) {
+fn stop_monitor(monitors: &Monitors, session: &Session) {
     if session.has_flag(clients::flag::MONITOR) {
         session.set_flag(clients::flag::MONITOR, false);
-        server.clients.monitors.remove(session.subscriber());
+        monitors.remove(session.subscriber());
     }
 }
 

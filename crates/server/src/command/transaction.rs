@@ -10,7 +10,6 @@ use super::table::commands;
 use super::{tracking, work};
 use crate::context::{Ctx, Run, Spec, Work};
 use crate::saving::work::refuses_writes;
-use crate::state::Server;
 use engine::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
 use session::clients;
 use session::pubsub::QUEUED_MAX;
@@ -22,6 +21,7 @@ use session::spec::flag::{
 };
 use session::spec::{Access, Form, Keys, SpecIndex};
 use session::watches::AT_ONCE_MAX;
+use settings::Config;
 use settings::Id;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,13 +51,13 @@ pub const TABLE: &[Spec] = commands! {
 
 /// Queues a command after MULTI. Returns false if it was refused.
 pub fn queue(
-    server: &Server,
+    config: &Config,
     session: &mut Session,
     (index, spec): (SpecIndex, &Spec),
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> bool {
-    let limit = server.config.number(Id::QueryBufferLimit) as usize;
+    let limit = config.number(Id::QueryBufferLimit) as usize;
     let is_of_feed = session.is_of_feed();
     let Some(transaction) = &mut session.transaction else {
         return false;
@@ -210,7 +210,7 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
             "EXECABORT Transaction discarded because of: {refusal}"
         ));
     }
-    if !is_of_feed && work::is_beyond_limit(ctx.server, work_of(ctx, &transaction)) {
+    if !is_of_feed && work::is_beyond_limit(&ctx.server.config, work_of(ctx, &transaction)) {
         return ctx.reply.error(
             "EXECABORT Transaction discarded because of: its estimated work exceeds atomic-work-limit",
         );
@@ -237,7 +237,7 @@ fn exceeds_output(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> bool {
     let (db, mut len) = (ctx.session.db, 0usize);
     for (index, args) in transaction.iter() {
         let spec = ctx.table[index as usize];
-        match work::values_len(ctx.server, ctx.view.view, db, spec, args) {
+        match work::values_len(&ctx.server.data.keyspace, ctx.view.view, db, spec, args) {
             Some(more) => len = len.saturating_add(more),
             None => return false,
         }
@@ -251,7 +251,7 @@ fn run_next(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>, done: u64) 
     let (spec, chosen) = (ctx.table[index as usize], ctx.table.choose(index, args));
     let limit = match ctx.session.is_of_feed() {
         true => None,
-        false => work::limit(ctx.server),
+        false => work::limit(&ctx.server.config),
     };
     // Commands before this one may have made its values larger than they were when the sum was
     // estimated.

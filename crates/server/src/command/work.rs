@@ -7,7 +7,9 @@
 use super::cluster::slots::Walk;
 use crate::context::{Probe, Spec, Work};
 use crate::state::Server;
+use settings::Config;
 use settings::Id;
+use store::Keyspace;
 use store::{Key, View};
 use wire::Args;
 use wire::number::parse_i64;
@@ -103,7 +105,7 @@ pub fn reply_units(bytes: usize) -> u64 {
 /// Returns the number of bytes of the values that a command in this database replies with, if it
 /// replies with the values of its keys; `None` for other commands.
 pub fn values_len(
-    server: &Server,
+    keyspace: &Keyspace,
     view: &mut View<'_>,
     db: u8,
     spec: &Spec,
@@ -112,7 +114,7 @@ pub fn values_len(
     if !matches!(spec.run.work, Work::RepliedStrings) {
         return None;
     }
-    let len = |name: &[u8]| match view.peek(&server.data.keyspace.key(db, name)) {
+    let len = |name: &[u8]| match view.peek(&keyspace.key(db, name)) {
         Ok(Some(value)) => value.len(),
         _ => 0,
     };
@@ -120,14 +122,14 @@ pub fn values_len(
 }
 
 /// Returns the maximum work of one step; `None` if it is not limited.
-pub fn limit(server: &Server) -> Option<u64> {
-    let limit = u64::try_from(server.config.number(Id::AtomicWorkLimit)).ok()?;
+pub fn limit(config: &Config) -> Option<u64> {
+    let limit = u64::try_from(config.number(Id::AtomicWorkLimit)).ok()?;
     (limit > 0).then_some(limit)
 }
 
 /// Whether this much work is too much for one step.
-pub fn is_beyond_limit(server: &Server, units: u64) -> bool {
-    limit(server).is_some_and(|limit| units > limit)
+pub fn is_beyond_limit(config: &Config, units: u64) -> bool {
+    limit(config).is_some_and(|limit| units > limit)
 }
 
 /// The sizes of the values of all keys.

@@ -132,7 +132,7 @@ impl<'s> Applier<'s> {
         if self.queues(chosen) {
             let mut reply = Reply::new(&mut self.out, self.session.protocol);
             let queued = (chosen.index, spec);
-            transaction::queue(server, &mut self.session, queued, args, &mut reply);
+            transaction::queue(&server.config, &mut self.session, queued, args, &mut reply);
             return self.result(spec.name);
         }
         loop {
@@ -160,7 +160,7 @@ impl<'s> Applier<'s> {
             // Clients are served at the present time.
             view.set_now(server.clock.now());
             if view.has_invalidated() {
-                tracking::send(server, &mut view, 0);
+                tracking::send(&server.clients, &server.workers.inboxes, &mut view, 0);
             }
             if view.has_ready() {
                 blocking::serve(server, command::table(), &mut view, &mut self.held.locks);

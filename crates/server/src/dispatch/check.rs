@@ -125,7 +125,7 @@ fn check_all(
         checked_at_once(spec, args),
         context,
     )?;
-    if spec.has(flag::PROTECTED) && !command::debug::is_allowed(server, session) {
+    if spec.has(flag::PROTECTED) && !command::debug::is_allowed(&server.config, session) {
         return Err(command::debug::NOT_ALLOWED.into());
     }
     if session.protocol == Protocol::Resp2

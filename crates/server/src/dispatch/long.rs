@@ -142,7 +142,8 @@ pub(super) fn reply_bytes_max(server: &Server, spec: &Spec, args: &Args<'_>) -> 
         return None;
     }
     if has_many_keys(spec, args) {
-        return work::limit(server).map(|units| work::reply_bytes(units).max(REPLY_BYTES_MIN));
+        return work::limit(&server.config)
+            .map(|units| work::reply_bytes(units).max(REPLY_BYTES_MIN));
     }
     let units = u64::try_from(server.config.number(Id::LongCommandThreshold)).ok()?;
     // A reply is written to new memory: the first access to a page takes as long as the copy.
@@ -163,7 +164,7 @@ pub(super) fn exceeds_output(
     if args.len() <= KEYS_MAX {
         return false;
     }
-    let len = work::values_len(server, view, db, spec, *args);
+    let len = work::values_len(&server.data.keyspace, view, db, spec, *args);
     let exceeds = len.is_some_and(|len| len > out.room());
     if exceeds {
         out.cut(CutOff::Limit);
@@ -214,7 +215,7 @@ fn decide<'v>(
         false => 0,
     };
     let has_many_keys = keys > KEYS_MAX;
-    if has_many_keys && work::is_beyond_limit(server, units.max(keys as u64)) {
+    if has_many_keys && work::is_beyond_limit(&server.config, units.max(keys as u64)) {
         return Way::Never;
     }
     let is_long = units > threshold && !has_many_keys;
@@ -475,10 +476,23 @@ impl<'s> Executor<'s> {
         server.workers.long.end();
         if job.is_tracked {
             let reader = (job.info.id, job.db);
-            tracking::remember_keys(server, &mut view, reader, spec.keys, job.call.args());
+            tracking::remember_keys(
+                &server.clients,
+                &server.config,
+                &server.data.keyspace,
+                &mut view,
+                reader,
+                spec.keys,
+                job.call.args(),
+            );
         }
         if view.has_invalidated() {
-            tracking::send(server, &mut view, job.info.id);
+            tracking::send(
+                &server.clients,
+                &server.workers.inboxes,
+                &mut view,
+                job.info.id,
+            );
         }
         if view.has_ready() {
             blocking::serve(server, command::table(), &mut view, &mut locks);

@@ -140,7 +140,7 @@ pub(super) const MEMORY: &[Row] = &[
     row("mem_replication_backlog", |info| info.server.feed.kept().1.into(), gauge("replication_backlog_memory_bytes", "Memory of the feed that is kept for replicas and files.", As("mem_replication_backlog"))),
     row("mem_clients_slaves", |_| 0.into(), No(Constant)),
     row("mem_clients_normal", |info| info.memory().client_bytes.into(), No(Repeats)),
-    row("mem_aof_buffer", |info| buffered_bytes(info.server).into(), No(Repeats)),
+    row("mem_aof_buffer", |info| buffered_bytes(&info.server.feed).into(), No(Repeats)),
     row("mem_cluster_links", |_| 0.into(), No(Constant)),
     row("mem_total_replication_buffers", |info| info.server.feed.kept().1.into(), No(Repeats)),
     row("mem_overhead_db_hashtable_rehashing", |_| 0.into(), No(Constant)),
@@ -198,7 +198,7 @@ pub(super) const PERSISTENCE: &[Row] = &[
     row("aof_current_size", |info| info.aof().is_on.then_some(info.aof().current_bytes).into(), gauge("aof_current_size_bytes", "Size of the append-only file.", Same)),
     row("aof_base_size", |info| info.aof().is_on.then_some(info.aof().base_bytes).into(), gauge("aof_base_size_bytes", "Size of the append-only file after its last rewrite.", Same)),
     row("aof_pending_rewrite", |info| info.aof().is_on.then_some(0).into(), No(Constant)),
-    row("aof_buffer_length", |info| info.aof().is_on.then(|| buffered_bytes(info.server)).into(), gauge("aof_buffer_bytes", "Number of bytes that wait to be written to the append-only file.", As("aof_buffer_length"))),
+    row("aof_buffer_length", |info| info.aof().is_on.then(|| buffered_bytes(&info.server.feed)).into(), gauge("aof_buffer_bytes", "Number of bytes that wait to be written to the append-only file.", As("aof_buffer_length"))),
     row("aof_pending_bio_fsync", |info| info.aof().is_on.then_some(0).into(), No(Constant)),
     row("aof_delayed_fsync", |info| info.aof().is_on.then_some(info.aof().delayed_syncs).into(), counter("aof_delayed_fsyncs", "Number of synchronizations of the append-only file that were late.", As("aof_delayed_fsync"))),
     // The next six are present during a load.

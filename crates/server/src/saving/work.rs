@@ -599,7 +599,7 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
             server.workers.inboxes[0].push(0, message);
         }
         Then::Reload(waiting, _) => reply(server, waiting, |reply| reply.error(NOT_SAVED)),
-        Then::Rewritten => aof::end_rewrite(server, bytes),
+        Then::Rewritten => aof::end_rewrite(&server.persistence.aof, &server.feed, bytes),
         Then::Replicas => primary::end_snapshot(server, is_saved),
         Then::Reply(waiting) if is_saved => reply(server, waiting, |reply| reply.ok()),
         Then::Reply(waiting) => reply(server, waiting, |reply| {

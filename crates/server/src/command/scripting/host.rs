@@ -5,13 +5,18 @@ use crate::command::{self, work};
 use crate::context::{Chosen, Ctx};
 use crate::permission::check;
 use crate::saving::work::refuses_writes;
+use crate::state::Data;
+use crate::state::Lifecycle;
+use crate::state::Observability;
 use crate::state::Server;
 use engine::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
 use log::Level;
 use rustix::time::{ClockId, clock_gettime};
 use script::Host;
+use session::clock::Clock;
 use session::notices::Kind;
 use session::spec::{SpecIndex, flag};
+use settings::Config;
 use settings::Id;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -54,8 +59,8 @@ pub struct Watch<'s> {
 }
 
 /// Whether scripts are ended, because the server stops. A snapshot before waits for their locks.
-pub fn is_stopping(server: &Server) -> bool {
-    server.lifecycle.stops() || server.data.pause.is_for_stop()
+pub fn is_stopping(data: &Data, lifecycle: &Lifecycle) -> bool {
+    lifecycle.stops() || data.pause.is_for_stop()
 }
 
 impl<'s> Watch<'s> {
@@ -74,7 +79,7 @@ impl<'s> Watch<'s> {
     /// Returns the reason why a script that has just run a command must end, if any.
     fn after_call(&mut self) -> Option<&'static str> {
         self.calls_left -= 1;
-        if self.calls_left > 0 && !is_stopping(self.server) {
+        if self.calls_left > 0 && !is_stopping(&self.server.data, &self.server.lifecycle) {
             return None;
         }
         let now = Instant::now();
@@ -92,7 +97,7 @@ impl<'s> Watch<'s> {
             return None;
         }
         let elapsed = now.duration_since(*self.since.get_or_insert(now));
-        let is_long = time_limit(self.server).is_some_and(|limit| elapsed >= limit);
+        let is_long = time_limit(&self.server.config).is_some_and(|limit| elapsed >= limit);
         if is_long {
             return Some(TOO_LONG);
         }
@@ -101,7 +106,7 @@ impl<'s> Watch<'s> {
 
     /// Returns the reason why a script must end, if the server is stopping.
     fn stop(&self) -> Option<&'static str> {
-        if !is_stopping(self.server) {
+        if !is_stopping(&self.server.data, &self.server.lifecycle) {
             return None;
         }
         if self.has_written {
@@ -233,7 +238,7 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
         if units <= LONG_UNITS || self.ctx.session.is_of_feed() {
             return None;
         }
-        if work::is_beyond_limit(server, units) {
+        if work::is_beyond_limit(&server.config, units) {
             return Some(BEYOND_LIMIT);
         }
         self.watch.calls_left = 1;
@@ -292,7 +297,12 @@ impl Host for ScriptHost<'_, '_, '_> {
     }
 
     fn log(&mut self, level: u8, text: &[u8]) {
-        log_line(self.ctx.server, level, text);
+        log_line(
+            &self.ctx.server.clock,
+            &self.ctx.server.observability,
+            level,
+            text,
+        );
     }
 
     fn cpu_seconds(&mut self) -> f64 {
@@ -310,8 +320,8 @@ const LOAD_MAX: Duration = Duration::from_millis(500);
 const TOO_LONG: &str = "ERR Script ended because it exceeded script-time-limit";
 
 /// Returns `script-time-limit`; `None` if there is no limit.
-fn time_limit(server: &Server) -> Option<Duration> {
-    let limit_ms = server.config.number(Id::ScriptTimeLimit).unsigned_abs();
+fn time_limit(config: &Config) -> Option<Duration> {
+    let limit_ms = config.number(Id::ScriptTimeLimit).unsigned_abs();
     (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
 }
 
@@ -342,8 +352,8 @@ enum Limit {
 }
 
 impl Limit {
-    fn of(server: &Server, origin: Origin) -> Limit {
-        let (max, reason) = match (origin, time_limit(server)) {
+    fn of(config: &Config, origin: Origin) -> Limit {
+        let (max, reason) = match (origin, time_limit(config)) {
             (Origin::Server, _) | (_, None) => return Limit::Stop,
             (Origin::Client, Some(_)) => (LOAD_MAX, "ERR FUNCTION LOAD timeout"),
             (Origin::Registry, Some(max)) => (max, TOO_LONG),
@@ -368,7 +378,7 @@ impl<'s> IdleHost<'s> {
     pub fn loading(server: &'s Server, origin: Origin) -> Self {
         IdleHost {
             watch: Watch::new(server, false),
-            limit: Limit::of(server, origin),
+            limit: Limit::of(&server.config, origin),
         }
     }
 }
@@ -390,7 +400,12 @@ impl Host for IdleHost<'_> {
     }
 
     fn log(&mut self, level: u8, text: &[u8]) {
-        log_line(self.watch.server, level, text);
+        log_line(
+            &self.watch.server.clock,
+            &self.watch.server.observability,
+            level,
+            text,
+        );
     }
 
     fn cpu_seconds(&mut self) -> f64 {
@@ -433,15 +448,15 @@ fn named(args: Args<'_>) -> Result<Chosen, &'static str> {
     }
 }
 
-fn log_line(server: &Server, level: u8, text: &[u8]) {
+fn log_line(clock: &Clock, observability: &Observability, level: u8, text: &[u8]) {
     let level = match level {
         0 => Level::Trace,
         1 => Level::Debug,
         2 => Level::Info,
         _ => Level::Warn,
     };
-    let (now, text) = (server.clock.moment(), String::from_utf8_lossy(text));
-    let notices = &server.observability.notices;
+    let (now, text) = (clock.moment(), String::from_utf8_lossy(text));
+    let notices = &observability.notices;
     notices.log(Kind::Script, level, now, format_args!("{text}"));
 }
 

@@ -48,7 +48,16 @@ impl Worker {
             executor.finish();
             let shards =
                 (self.index..server.data.keyspace.shard_count()).step_by(server.workers.count);
-            shards.for_each(|shard| tracking::limit(server, shard, executor.now()));
+            shards.for_each(|shard| {
+                tracking::limit(
+                    &server.clients,
+                    &server.workers,
+                    &server.config,
+                    &server.data.keyspace,
+                    shard,
+                    executor.now(),
+                )
+            });
         }
         if self.index == 0 && self.periodic_count.is_multiple_of(10) {
             self.follow_memory_limit(executor);

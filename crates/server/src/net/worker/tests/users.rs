@@ -152,7 +152,7 @@ fn users_are_loaded_and_saved_as_a_whole() {
     let path = path.to_str().expect("UTF-8");
     std::fs::write(path, "user a on nopass +get ~*\n").expect("it can be written");
     let (server, listeners) = server(&[("aclfile", path), ("requirepass", "pw")]);
-    crate::command::acl::load_at_start(&server).expect("a valid file");
+    crate::command::acl::load_at_start(&server.auth, &server.config).expect("a valid file");
     let mut bench = Bench::new(&server, listeners);
     let (mut admin, mut user) = (bench.client(), bench.client());
     bench.send(
