@@ -361,7 +361,7 @@ impl<'s> Executor<'s> {
             session.is_shown |= result == Step::Held;
             return result;
         }
-        lock_for(server, held, session, spec, *args, memo);
+        lock_for(&server.data.keyspace, held, session, spec, *args, memo);
         let mut view = lock_now(&server.data.keyspace, &server.clock, &held.locks, self.now);
         if is_late(server, session, (spec, flags, *args), self.moment) {
             session.is_shown = true;
@@ -374,7 +374,7 @@ impl<'s> Executor<'s> {
         publish(server, &mut view, &mut self.events);
         drop(view);
         if server.workers.count > 1 && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
-            wake_owners(server, self.worker, &held.locks);
+            wake_owners(&server.data, &server.workers, self.worker, &held.locks);
         }
         session.is_shown |= result == Step::Held;
         result
@@ -480,7 +480,7 @@ impl<'s> Executor<'s> {
         if session.is_replica {
             primary::forget(self.server, session.info.id);
         }
-        long::leave(self.server, session);
+        long::leave(&self.server.workers, session);
         if session.watched.is_empty() {
             return;
         }
@@ -630,7 +630,14 @@ fn run_on_slab<'v>(
         Way::Now => {}
         way => return step_of(way, &mut reply),
     }
-    if long::exceeds_output(server, view, session.db, spec, args, reply.buffer()) {
+    if long::exceeds_output(
+        &server.data.keyspace,
+        view,
+        session.db,
+        spec,
+        args,
+        reply.buffer(),
+    ) {
         return Step::Ran;
     }
     let reply_bytes_max = long::reply_bytes_max(server, spec, args);

@@ -1,10 +1,15 @@
 //! LATENCY DOCTOR and MEMORY DOCTOR: anything unusual about this server, with numbers and advice.
 
 use crate::context::Table;
+use crate::state::Data;
+use crate::state::Observability;
 use crate::state::Server;
+use session::clock::Clock;
+use settings::Config;
 use settings::{Id, bytes_for_people, process};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
+use store::Keyspace;
 use store::{Census, Spans};
 
 /// Minimum duration in microseconds of a command's longest call for it to be reported.
@@ -79,7 +84,7 @@ fn median_ms(spans: &Spans) -> u64 {
 /// Returns the report of LATENCY DOCTOR. The caller holds no lock of a shard.
 pub fn latency(server: &Server, table: &Table) -> String {
     let mut findings = Findings::default();
-    slow_commands(server, table, &mut findings);
+    slow_commands(&server.observability, table, &mut findings);
     let lag = server.observability.stats.expiry_lag();
     let late = lag.percentile(0.99);
     if lag.total >= LAGS_MIN && late >= LATE_MICROS {
@@ -125,9 +130,9 @@ pub fn latency(server: &Server, table: &Table) -> String {
     text
 }
 
-fn slow_commands(server: &Server, table: &Table, findings: &mut Findings) {
+fn slow_commands(observability: &Observability, table: &Table, findings: &mut Findings) {
     let names = table.names();
-    let all = names.map(|(index, name)| (server.observability.stats.latency(index), name));
+    let all = names.map(|(index, name)| (observability.stats.latency(index), name));
     let mut slow: Vec<_> = all
         .filter(|(summary, _)| summary.max >= SLOW_MICROS)
         .collect();
@@ -151,7 +156,7 @@ pub fn memory(server: &Server, table: &Table) -> String {
         server.config.memory_limit(),
     );
     let show = bytes_for_people;
-    limits(server, &mut findings, used);
+    limits(&server.data, &server.config, &mut findings, used);
     let resident = process::resident_bytes();
     if resident > used * 3 / 2 && resident - used > NOTABLE_BYTES {
         findings.add(format_args!(
@@ -190,7 +195,7 @@ pub fn memory(server: &Server, table: &Table) -> String {
         ));
     }
     if server.data.segments.is_none() {
-        lifetimes(server, &mut findings);
+        lifetimes(&server.data.keyspace, &server.clock, &mut findings);
     }
     if let Some(text) = queues_at_risk(server, table) {
         findings.add(format_args!("{text}"));
@@ -229,11 +234,8 @@ pub fn queues_at_risk(server: &Server, table: &Table) -> Option<String> {
 }
 
 /// Compares the limits with each other and with the memory in use.
-fn limits(server: &Server, findings: &mut Findings, used: u64) {
-    let (max, limit) = (
-        server.config.maxmemory_bytes(),
-        server.config.memory_limit(),
-    );
+fn limits(data: &Data, config: &Config, findings: &mut Findings, used: u64) {
+    let (max, limit) = (config.maxmemory_bytes(), config.memory_limit());
     let show = bytes_for_people;
     if max == 0 && limit > 0 && used > limit / 2 {
         findings.add(format_args!(
@@ -249,7 +251,7 @@ fn limits(server: &Server, findings: &mut Findings, used: u64) {
             show(limit)
         ));
     }
-    let policy = server.data.engine().eviction_name(&server.config);
+    let policy = data.engine().eviction_name(config);
     if max > 0 && used > max / 20 * 19 && policy.starts_with("noeviction") {
         findings.add(format_args!(
             "{} of maxmemory ({}) are in use, and nothing is evicted under noeviction: writes are or will be refused.",
@@ -260,9 +262,9 @@ fn limits(server: &Server, findings: &mut Findings, used: u64) {
 }
 
 /// Compares ages with TTLs, and reports expired keys that take memory.
-fn lifetimes(server: &Server, findings: &mut Findings) {
-    let (mut census, now) = (Census::default(), server.clock.now());
-    while server.data.keyspace.census_step(&mut census, now) {}
+fn lifetimes(keyspace: &Keyspace, clock: &Clock, findings: &mut Findings) {
+    let (mut census, now) = (Census::default(), clock.now());
+    while keyspace.census_step(&mut census, now) {}
     let backlog = census.expiry.backlog_bytes;
     if backlog > NOTABLE_BYTES && backlog > census.memory.used_bytes / 20 {
         findings.add(format_args!(

@@ -22,7 +22,9 @@ use crate::context::Ctx;
 use crate::state::Server;
 use rewrite::Rewrite;
 use session::feed::Batch;
+use session::feed::Feed;
 use session::spec::{Form, SpecIndex, flag};
+use store::Keyspace;
 use store::{Class, Key, Lost, Removed, Tick, View};
 use wire::Args;
 use wire::number::Text;
@@ -124,7 +126,7 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
         matches!(one.lost, Lost::Evicted) && ctx.view.view.kind(&key).is_none()
     });
     for one in &early {
-        add_removed(ctx.server, batch, ctx.view.view, one);
+        add_removed(&ctx.server.data.keyspace, batch, ctx.view.view, one);
     }
     let has_changed = ctx.view.changes() != ran.changes_before;
     let chosen = ctx.table.choose(ran.index, ran.args);
@@ -148,12 +150,12 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
         }
     }
     for one in &late {
-        add_removed(ctx.server, batch, ctx.view.view, one);
+        add_removed(&ctx.server.data.keyspace, batch, ctx.view.view, one);
     }
 }
 
 /// Adds the deletion of expired and evicted keys and elements.
-fn add_removed(server: &Server, batch: &mut Batch, view: &mut View<'_>, one: &Removed) {
+fn add_removed(keyspace: &Keyspace, batch: &mut Batch, view: &mut View<'_>, one: &Removed) {
     let key = &one.key[..];
     let (command, names): (&[u8], _) = match &one.lost {
         Lost::Expired | Lost::Evicted | Lost::WhileLent => {
@@ -163,7 +165,7 @@ fn add_removed(server: &Server, batch: &mut Batch, view: &mut View<'_>, one: &Re
         Lost::Elements(Class::Set, names) => (b"SREM", names),
         Lost::Elements(Class::SortedSet, names) => (b"ZREM", names),
         Lost::Elements(_, names) => {
-            trim_old(server, batch, view, one.db, key);
+            trim_old(keyspace, batch, view, one.db, key);
             for names in names.chunks(NAMES_PER_COMMAND) {
                 // What has expired is not pending either. Servers without this command run the next
                 // one.
@@ -187,8 +189,8 @@ fn add_removed(server: &Server, batch: &mut Batch, view: &mut View<'_>, one: &Re
 pub(super) const NAMES_PER_COMMAND: usize = 1024;
 
 /// Adds a command that removes the entries of a stream before its first live one.
-fn trim_old(server: &Server, batch: &mut Batch, view: &mut View<'_>, db: u8, name: &[u8]) {
-    let key = server.data.keyspace.key(db, name);
+fn trim_old(keyspace: &Keyspace, batch: &mut Batch, view: &mut View<'_>, db: u8, name: &[u8]) {
+    let key = keyspace.key(db, name);
     if let Ok(Some(facts)) = view.read_stream(&key, |stream, scene| {
         (
             stream.facts().max_age_ms,
@@ -209,30 +211,31 @@ fn trim_old(server: &Server, batch: &mut Batch, view: &mut View<'_>, db: u8, nam
 
 /// Adds the removals that expiry and eviction have recorded in a shard, unless another thread holds
 /// it; then its next command adds them.
-pub fn add_removals(server: &Server, shard: usize, now: Tick) {
-    if !server.feed.is_on() || !server.data.keyspace.has_removed(shard) {
+pub fn add_removals(keyspace: &Keyspace, feed: &Feed, shard: usize, now: Tick) {
+    if !feed.is_on() || !keyspace.has_removed(shard) {
         return;
     }
-    if let Some(mut view) = server.data.keyspace.try_lock_one(shard, now) {
-        add_all_removals(server, &mut view);
+    if let Some(mut view) = keyspace.try_lock_one(shard, now) {
+        add_all_removals(keyspace, feed, &mut view);
     }
 }
 
 /// Adds the removals that expiry and eviction have recorded in the locked shards.
-pub fn add_all_removals(server: &Server, view: &mut View<'_>) {
+pub fn add_all_removals(keyspace: &Keyspace, feed: &Feed, view: &mut View<'_>) {
     let mut removed = Vec::new();
     view.take_removed(&mut removed);
     let mut batch = Batch::default();
     for one in &removed {
-        add_removed(server, &mut batch, view, one);
+        add_removed(keyspace, &mut batch, view, one);
     }
-    server.feed.append_separately(&mut batch);
+    feed.append_separately(&mut batch);
 }
 
 /// Adds the current values of items that a memcached request may have changed. A request without
 /// keys has emptied the database.
 pub fn add_items<'k>(
-    server: &Server,
+    keyspace: &Keyspace,
+    feed: &Feed,
     view: &mut View<'_>,
     db: u8,
     changes_before: u64,
@@ -242,7 +245,7 @@ pub fn add_items<'k>(
     let mut removed = Vec::new();
     view.take_removed(&mut removed);
     for one in &removed {
-        add_removed(server, &mut batch, view, one);
+        add_removed(keyspace, &mut batch, view, one);
     }
     if view.changes() != changes_before {
         let mut names_key = false;
@@ -254,7 +257,7 @@ pub fn add_items<'k>(
             batch.add(db, &[b"FLUSHDB"]);
         }
     }
-    server.feed.append_separately(&mut batch);
+    feed.append_separately(&mut batch);
 }
 
 /// Name of the message that carries the head of an item. Other servers execute it without effect.
@@ -298,7 +301,7 @@ pub fn flush(server: &Server, db: u8, now: Tick, is_due: impl FnOnce() -> bool) 
 pub fn set_feed(server: &Server, view: &mut View<'_>, on: bool) {
     let on = on && !server.replication.is_replica();
     if !on {
-        add_all_removals(server, view);
+        add_all_removals(&server.data.keyspace, &server.feed, view);
     }
     view.set_recording(on);
     server.feed.set_on(on);

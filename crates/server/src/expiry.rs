@@ -12,6 +12,7 @@
 
 mod segment;
 
+use crate::state::Data;
 use crate::state::Server;
 use crate::{blocking, notify};
 use crate::{command, effects};
@@ -20,6 +21,7 @@ use session::locks::Locks;
 use session::slice::{Steps, slice};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+use store::Keyspace;
 use store::{Event, Tick};
 
 /// Number of steps per call of background work.
@@ -43,10 +45,12 @@ impl ExpiryDriver {
     }
 
     /// Returns the earliest time at which [`ExpiryDriver::run`] has work.
-    pub fn earliest(&self, server: &Server) -> Option<Tick> {
+    pub fn earliest(&self, data: &Data) -> Option<Tick> {
         match self {
-            ExpiryDriver::Shards(cycle) => cycle.earliest(server).map(|earliest| earliest.0),
-            ExpiryDriver::Segments(cycle) => cycle.earliest(server),
+            ExpiryDriver::Shards(cycle) => {
+                cycle.earliest(&data.keyspace).map(|earliest| earliest.0)
+            }
+            ExpiryDriver::Segments(cycle) => cycle.earliest(data),
         }
     }
 
@@ -69,9 +73,9 @@ impl ExpiryDriver {
     }
 
     /// Whether a round of background work would evict, because the memory is over its limit.
-    pub fn must_evict(&self, server: &Server) -> bool {
+    pub fn must_evict(&self, keyspace: &Keyspace) -> bool {
         match self {
-            ExpiryDriver::Shards(cycle) => server.data.keyspace.must_evict(&cycle.shards),
+            ExpiryDriver::Shards(cycle) => keyspace.must_evict(&cycle.shards),
             // A write to the segment engine waits until it has room.
             ExpiryDriver::Segments(_) => false,
         }
@@ -134,10 +138,10 @@ impl Cycle {
     }
 
     /// Returns the earliest deadline and its shard.
-    pub fn earliest(&self, server: &Server) -> Option<(Tick, usize)> {
+    pub fn earliest(&self, keyspace: &Keyspace) -> Option<(Tick, usize)> {
         self.shards
             .iter()
-            .filter_map(|&shard| server.data.keyspace.next_due(shard).map(|due| (due, shard)))
+            .filter_map(|&shard| keyspace.next_due(shard).map(|due| (due, shard)))
             .min()
     }
 
@@ -145,9 +149,9 @@ impl Cycle {
     /// the last call of shard `idle` expired nothing, for example because an index is being
     /// reorganized, it is the next due shard in numerical order, so that no shard delays the
     /// others. Shards found locked are skipped until the next call of `run`.
-    fn next(&self, server: &Server, now: Tick, idle: Option<usize>) -> Option<usize> {
+    fn next(&self, keyspace: &Keyspace, now: Tick, idle: Option<usize>) -> Option<usize> {
         let due = |shard: usize| {
-            let due = server.data.keyspace.due(shard, now)?;
+            let due = keyspace.due(shard, now)?;
             (!self.locked.contains(&shard)).then_some(due)
         };
         let is_due = |shard: usize| due(shard).is_some();
@@ -177,7 +181,7 @@ impl Cycle {
         let mut now = server.clock.now();
         self.found_nothing = false;
         self.locked.clear();
-        let due = self.next(server, now, None);
+        let due = self.next(&server.data.keyspace, now, None);
         let due = due.and_then(|shard| Some((server.data.keyspace.due(shard, now)?, shard)));
         if due.is_none() && self.background_left == 0 {
             return false;
@@ -200,7 +204,7 @@ impl Cycle {
             }
             self.measure(server);
             invalidate(server, shard);
-            effects::add_removals(server, shard, now);
+            effects::add_removals(&server.data.keyspace, &server.feed, shard, now);
             serve_blocked(server, shard, now);
             self.steps.adapt(before.elapsed().as_micros(), did.more);
             // Shards whose deadline does not change although nothing expired must not keep this
@@ -212,14 +216,20 @@ impl Cycle {
                 break;
             }
             now = server.clock.now();
-            next = self.next(server, now, (did.count == 0).then_some(shard));
+            next = self.next(
+                &server.data.keyspace,
+                now,
+                (did.count == 0).then_some(shard),
+            );
         }
         self.run_background_work(server, now, start, limit);
         for block in server.data.keyspace.take_large_blocks() {
             freeing::free(block);
         }
         self.report(server, expired, start.elapsed());
-        let is_due = self.next(server, server.clock.now(), None).is_some();
+        let is_due = self
+            .next(&server.data.keyspace, server.clock.now(), None)
+            .is_some();
         // The caller pauses before it tries the locked shards again.
         self.found_nothing |= !is_due && !self.locked.is_empty();
         self.background_left > 0 || (is_due && !self.found_nothing)
@@ -256,7 +266,7 @@ impl Cycle {
             );
             notify::publish(server, &mut self.events);
             invalidate(server, shard);
-            effects::add_removals(server, shard, now);
+            effects::add_removals(&server.data.keyspace, &server.feed, shard, now);
             serve_blocked(server, shard, now);
             if !has_more {
                 self.background_next = (self.background_next + 1) % self.shards.len();
@@ -311,7 +321,7 @@ fn serve_blocked(server: &Server, shard: usize, now: Tick) {
     {
         let mut locks = Locks::Some(vec![shard]);
         blocking::serve(server, command::table(), &mut view, &mut locks);
-        effects::add_all_removals(server, &mut view);
+        effects::add_all_removals(&server.data.keyspace, &server.feed, &mut view);
     }
 }
 

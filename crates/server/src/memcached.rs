@@ -18,9 +18,9 @@ mod stats;
 mod text;
 mod turn;
 
-use crate::state::Server;
 use engine::items::Items;
 use session::stats::Counts;
+use store::Keyspace;
 use turn::meant;
 pub use turn::{DATABASE, Progress};
 pub(crate) use turn::{Turn, count_up};
@@ -175,7 +175,7 @@ pub(crate) fn meant_keys(request: &Request, keys: &[Span], input: &[u8]) -> Vec<
 
 /// Adds the shards of a request's keys, in ascending order without duplicates.
 pub(crate) fn collect_shards(
-    server: &Server,
+    keyspace: &Keyspace,
     request: &Request,
     keys: &[Span],
     hashes: &[u64],
@@ -183,11 +183,11 @@ pub(crate) fn collect_shards(
     shards: &mut Vec<usize>,
 ) {
     let mut room = [0; KEY_BYTES_MAX];
-    let hash_of = |bytes: &[u8]| server.data.keyspace.key(DATABASE, bytes).hash;
+    let hash_of = |bytes: &[u8]| keyspace.key(DATABASE, bytes).hash;
     for (index, span) in keys.iter().enumerate() {
         let (sent, hash) = (&input[span.range()], hashes.get(index));
         let key = meant(request, sent, hash, &mut room, hash_of);
-        shards.push(server.data.keyspace.shard_of(&key));
+        shards.push(keyspace.shard_of(&key));
     }
     if shards.len() > 1 {
         shards.sort_unstable();

@@ -12,9 +12,13 @@ pub mod page;
 use crate::context::Table;
 use crate::info;
 use crate::info::row::{Export, Value};
+use crate::state::Data;
+use crate::state::Lifecycle;
 use crate::state::Server;
 use page::{Format, Page, Series, Type};
+use session::clock::Clock;
 use session::histogram::Summary;
+use session::stats::Stats;
 use session::stats::{CommandStats, Counts};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -87,7 +91,7 @@ pub fn render(
 ) -> String {
     let mut page = Page::new(format);
     let fields = info::exported(server, table, census);
-    instance(&mut page, server, &fields);
+    instance(&mut page, &server.lifecycle, &fields);
     let help = "Time since the facts about keys were collected.";
     let name = format!("{PREFIX}census_age_seconds");
     page.single(Type::Gauge, &name, help, age.as_secs_f64());
@@ -106,17 +110,18 @@ pub fn render(
             page.single(kind, &name, metric.help, number);
         }
     }
-    memcached(&mut page, server);
-    errors(&mut page, server);
-    databases(&mut page, server, census);
-    commands(&mut page, server, table);
-    durations(&mut page, server, table);
-    lifetimes(&mut page, server, census);
+    let stats = &server.observability.stats;
+    memcached(&mut page, stats);
+    errors(&mut page, stats);
+    databases(&mut page, &server.data, &server.clock, census);
+    commands(&mut page, stats, table);
+    durations(&mut page, stats, table);
+    lifetimes(&mut page, &server.data, census);
     sizes(&mut page, census);
     page.finish()
 }
 
-fn instance(page: &mut Page, server: &Server, fields: &[(&Export, Value)]) {
+fn instance(page: &mut Page, lifecycle: &Lifecycle, fields: &[(&Export, Value)]) {
     let name = format!("{PREFIX}instance");
     page.family(Type::Info, &name, "Names of what the server runs.");
     let labels: Vec<(&str, String)> = fields
@@ -132,36 +137,33 @@ fn instance(page: &mut Page, server: &Server, fields: &[(&Export, Value)]) {
         .collect();
     page.sample(&name, "_info", &labels, 1);
     let name = format!("{PREFIX}start_time_seconds");
-    let started = server.lifecycle.started_us as f64 / 1e6;
+    let started = lifecycle.started_us as f64 / 1e6;
     let help = "Time of the start since 1970.";
     page.single(Type::Gauge, &name, help, started);
 }
 
-fn memcached(page: &mut Page, server: &Server) {
+fn memcached(page: &mut Page, stats: &Stats) {
     for (word, counter, help) in MEMCACHED {
-        let value = server
-            .observability
-            .stats
-            .sum(|worker| counter(&worker.memcached));
+        let value = stats.sum(|worker| counter(&worker.memcached));
         let name = format!("{PREFIX}memcached_{word}");
         page.single(Type::Counter, &name, help, value);
     }
 }
 
-fn errors(page: &mut Page, server: &Server) {
+fn errors(page: &mut Page, stats: &Stats) {
     let name = format!("{PREFIX}errors");
     let help = "Number of error replies by their first word, of which 128 are distinguished.";
     page.family(Type::Counter, &name, help);
-    for (code, count) in server.observability.stats.errors() {
+    for (code, count) in stats.errors() {
         page.sample(&name, "_total", &[("err", &code)], count);
     }
 }
 
-fn databases(page: &mut Page, server: &Server, census: &Census) {
-    let engine = server.data.engine();
-    let facts = |db: usize| match &server.data.segments {
+fn databases(page: &mut Page, data: &Data, clock: &Clock, census: &Census) {
+    let engine = data.engine();
+    let facts = |db: usize| match &data.segments {
         None => census.db_facts(db as u8),
-        Some(_) => engine.db_facts(db as u8, server.clock.now()),
+        Some(_) => engine.db_facts(db as u8, clock.now()),
     };
     let all: Vec<_> = (0..engine.databases())
         .map(|db| (format!("db{db}"), facts(db)))
@@ -193,12 +195,9 @@ fn databases(page: &mut Page, server: &Server, census: &Census) {
 }
 
 /// Writes the counters of each command that was ever called.
-fn commands(page: &mut Page, server: &Server, table: &'static Table) {
+fn commands(page: &mut Page, stats: &Stats, table: &'static Table) {
     let sum = |index: usize, counter: fn(&CommandStats) -> &AtomicU64| {
-        server
-            .observability
-            .stats
-            .sum(|worker| counter(&worker.commands[index]))
+        stats.sum(|worker| counter(&worker.commands[index]))
     };
     let names: Vec<(usize, &str)> = table
         .names()
@@ -248,14 +247,14 @@ fn micros(summary: &Summary) -> Vec<(f64, u64)> {
 }
 
 /// Writes the durations of commands by family, and the lag of expiry.
-fn durations(page: &mut Page, server: &Server, table: &'static Table) {
+fn durations(page: &mut Page, stats: &Stats, table: &'static Table) {
     let mut families: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, _) in table.names() {
         families.entry(table.group(index)).or_default().push(index);
     }
     let mut all = Vec::new();
     for (family, indexes) in &families {
-        let workers = server.observability.stats.workers.iter();
+        let workers = stats.workers.iter();
         let histograms = workers.flat_map(|worker| {
             let commands = indexes.iter();
             commands.map(move |index| &worker.commands[*index].micros)
@@ -279,7 +278,7 @@ fn durations(page: &mut Page, server: &Server, table: &'static Table) {
     let help =
         "Durations of commands by family. Short commands of a pipeline count with their mean.";
     page.histogram(Type::Histogram, &name, help, &series.collect::<Vec<_>>());
-    let lag = server.observability.stats.expiry_lag();
+    let lag = stats.expiry_lag();
     let series = Series {
         labels: &[],
         buckets: &micros(&lag),
@@ -307,8 +306,8 @@ fn spans(page: &mut Page, name: &str, help: &str, spans: &Spans) {
 }
 
 /// Writes TTLs at write, remaining TTLs, and ages at expiry and eviction.
-fn lifetimes(page: &mut Page, server: &Server, census: &Census) {
-    if server.data.segments.is_some() {
+fn lifetimes(page: &mut Page, data: &Data, census: &Census) {
+    if data.segments.is_some() {
         return;
     }
     let help = "TTLs of keys when their deadline was set.";

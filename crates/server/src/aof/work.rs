@@ -122,7 +122,7 @@ fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<()
     if server.feed.is_on() {
         // Before the state is locked, because the feed may wait for the file's thread, which needs
         // the state.
-        effects::add_all_removals(server, view);
+        effects::add_all_removals(&server.data.keyspace, &server.feed, view);
     }
     let names = Names::of(&server.config);
     let mut state = aof.state();

@@ -136,7 +136,14 @@ impl<'s> Applier<'s> {
             return self.result(spec.name);
         }
         loop {
-            lock_for(server, &mut self.held, &self.session, spec, args, None);
+            lock_for(
+                &server.data.keyspace,
+                &mut self.held,
+                &self.session,
+                spec,
+                args,
+                None,
+            );
             let mut view = lock(&server.data.keyspace, &self.held.locks, now);
             view.set_horizon(EARLIEST);
             let session = &mut self.session;
@@ -168,7 +175,7 @@ impl<'s> Applier<'s> {
             publish(server, &mut view, &mut self.events);
             break;
         }
-        wake_owners(server, usize::MAX, &self.held.locks);
+        wake_owners(&server.data, &server.workers, usize::MAX, &self.held.locks);
         self.result(spec.name)
     }
 

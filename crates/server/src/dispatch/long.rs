@@ -32,6 +32,7 @@ use crate::effects::{self, Ran, ReplyAt};
 use crate::replication::role;
 use crate::saving::work::lend;
 use crate::state::Server;
+use crate::state::Workers;
 use crate::{blocking, memcached};
 use durability::replication::READ_ONLY;
 use engine::refusal::OUT_OF_MEMORY;
@@ -43,10 +44,12 @@ use session::session::Session;
 use session::spec::{Keys, flag};
 use session::tracking::TrackingOptions;
 use session::waiting::BlockingState;
+use settings::Config;
 use settings::Id;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
+use store::Keyspace;
 use store::{Lease, Loan, Removed, Tick, View};
 use wire::number::parse_i64;
 use wire::{Args, CutOff, Output, Reply, Span};
@@ -111,13 +114,13 @@ pub(super) fn way<'v>(
             work::arguments(*args) <= server.config.number(Id::LongCommandThreshold) as u64
         }
         Work::Strings | Work::RepliedStrings => {
-            !view.has_huge_strings() && !is_every_command_long(server)
+            !view.has_huge_strings() && !is_every_command_long(&server.config)
         }
         Work::Value => {
             let is_large = args
                 .get(2)
                 .is_some_and(|value| value.len() >= VALUE_BYTES_MIN);
-            !is_large && !is_every_command_long(server)
+            !is_large && !is_every_command_long(&server.config)
         }
         _ => false,
     };
@@ -154,7 +157,7 @@ pub(super) fn reply_bytes_max(server: &Server, spec: &Spec, args: &Args<'_>) -> 
 /// they are not copied. Returns whether it has.
 #[inline]
 pub(super) fn exceeds_output(
-    server: &Server,
+    keyspace: &Keyspace,
     view: &mut View<'_>,
     db: u8,
     spec: &Spec,
@@ -164,7 +167,7 @@ pub(super) fn exceeds_output(
     if args.len() <= KEYS_MAX {
         return false;
     }
-    let len = work::values_len(&server.data.keyspace, view, db, spec, *args);
+    let len = work::values_len(keyspace, view, db, spec, *args);
     let exceeds = len.is_some_and(|len| len > out.room());
     if exceeds {
         out.cut(CutOff::Limit);
@@ -196,8 +199,8 @@ pub(super) fn way_of_large_reply<'v>(
 }
 
 /// Whether every command that can be long counts as long, regardless of its work.
-fn is_every_command_long(server: &Server) -> bool {
-    server.config.number(Id::LongCommandThreshold) == 0
+fn is_every_command_long(config: &Config) -> bool {
+    config.number(Id::LongCommandThreshold) == 0
 }
 
 fn decide<'v>(
@@ -248,7 +251,7 @@ fn way_beside_others<'v>(
     if is_long {
         return Way::Aside;
     }
-    leave(server, session);
+    leave(&server.workers, session);
     Way::Now
 }
 
@@ -339,7 +342,7 @@ pub(super) fn must_purge_names(
 /// Adds the removals to the feed. If there are more, lets the client wait for its next attempt.
 fn wait_for_removals(server: &Server, view: &mut View<'_>, session: &mut Session, has_more: bool) {
     if view.has_removed() {
-        effects::add_all_removals(server, view);
+        effects::add_all_removals(&server.data.keyspace, &server.feed, view);
     }
     if has_more {
         session.ticket = Some(server.workers.long.wait(session.ticket));
@@ -348,11 +351,11 @@ fn wait_for_removals(server: &Server, view: &mut View<'_>, session: &mut Session
 }
 
 /// Ends the wait of a client.
-pub(super) fn leave(server: &Server, session: &mut Session) {
+pub(super) fn leave(workers: &Workers, session: &mut Session) {
     if let Some(ticket) = session.ticket.take()
-        && server.workers.long.leave(ticket)
+        && workers.long.leave(ticket)
     {
-        server.workers.wake_all();
+        workers.wake_all();
     }
 }
 
@@ -386,22 +389,21 @@ pub(super) fn needs(
 /// Whether a memcached request must wait, because a long command works on one of these keys, or
 /// because the request needs all keys.
 pub(super) fn needs_names(
-    server: &Server,
+    workers: &Workers,
     session: &mut Session,
     (keys, needs_all): (&[Span], bool),
     input: &[u8],
 ) -> bool {
-    if !server.workers.long.is_active() {
+    if !workers.long.is_active() {
         return false;
     }
-    let is_blocked = server
-        .workers
+    let is_blocked = workers
         .long
         .blocks(|is_leased| needs_all || keys.iter().any(|key| is_leased(&input[key.range()])));
     if is_blocked {
-        session.ticket = Some(server.workers.long.wait(session.ticket));
+        session.ticket = Some(workers.long.wait(session.ticket));
     } else {
-        leave(server, session);
+        leave(workers, session);
     }
     is_blocked
 }
@@ -431,7 +433,14 @@ impl<'s> Executor<'s> {
         let begun = match held.whole.as_mut() {
             Some(view) => begin(server, view, &Locks::All, session, spec, call, out),
             None => {
-                lock_for(server, held, session, spec, call.args(), None);
+                lock_for(
+                    &server.data.keyspace,
+                    held,
+                    session,
+                    spec,
+                    call.args(),
+                    None,
+                );
                 let mut view = lock_now(&server.data.keyspace, &server.clock, &held.locks, now);
                 let begun = begin(server, &mut view, &held.locks, session, spec, call, out);
                 publish(server, &mut view, &mut self.events);
@@ -442,7 +451,7 @@ impl<'s> Executor<'s> {
             super::after_reply(session, out, position, false);
         }
         if !matches!(begun, Begun::Waits(_)) {
-            leave(server, session);
+            leave(&server.workers, session);
         }
         begun
     }
@@ -456,10 +465,10 @@ impl<'s> Executor<'s> {
         self.finish();
         self.has_written = true;
         let spec = command::table()[job.call.index as usize];
-        let mut locks = locks_of(server, spec, &job);
+        let mut locks = locks_of(&server.data.keyspace, spec, &job);
         let mut view = lock(&server.data.keyspace, &locks, self.now);
         let changes_before = view.changes();
-        let lost = put_back(server, &mut view, &mut job);
+        let lost = put_back(&server.data.keyspace, &mut view, &mut job);
         let has_ended_on_replica = job.is_of_primary && server.replication.is_replica();
         // If a snapshot of the new primary has replaced the keys, the values are not put back.
         let is_lost = has_ended_on_replica && job.leases.iter().any(Lease::is_changed);
@@ -470,7 +479,7 @@ impl<'s> Executor<'s> {
         } else if server.feed.is_on() {
             add_effect(server, &mut view, &locks, &job, changes_before);
             view.record(lost);
-            effects::add_all_removals(server, &mut view);
+            effects::add_all_removals(&server.data.keyspace, &server.feed, &mut view);
         }
         // Clients blocked on these keys may be served from now on.
         server.workers.long.end();
@@ -537,7 +546,7 @@ impl<'s> Executor<'s> {
             self.has_written = true;
         }
         if server.workers.count > 1 {
-            wake_owners(server, self.worker, locks);
+            wake_owners(&server.data, &server.workers, self.worker, locks);
         }
         server.workers.wake_all();
     }
@@ -554,12 +563,12 @@ impl<'s> Executor<'s> {
 }
 
 /// Returns the shards of a long command's keys. They depend on the names only.
-fn locks_of(server: &Server, spec: &Spec, job: &Job) -> Locks {
+fn locks_of(keyspace: &Keyspace, spec: &Spec, job: &Job) -> Locks {
     let args = job.call.args();
     let mut shards = Vec::new();
     spec.keys.each(args, |index| {
-        let key = server.data.keyspace.key(job.db, &args[index]);
-        shards.push(server.data.keyspace.shard_of(&key));
+        let key = keyspace.key(job.db, &args[index]);
+        shards.push(keyspace.shard_of(&key));
     });
     shards.sort_unstable();
     shards.dedup();
@@ -661,7 +670,7 @@ fn add_effect<'v>(
 
 /// Puts back the values of a long command. Returns the keys that expiry and eviction have removed
 /// meanwhile.
-fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) -> Vec<Removed> {
+fn put_back(keyspace: &Keyspace, view: &mut View<'_>, job: &mut Job) -> Vec<Removed> {
     let mut lost = Vec::new();
     let mut other = job.annex.lock_all(view.now());
     for lease in &job.leases {
@@ -675,7 +684,7 @@ fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) -> Vec<Removed>
     let spec = command::table()[job.call.index as usize];
     spec.keys.each(args, |index| first = first.or(Some(index)));
     if let Some(index) = first {
-        let key = server.data.keyspace.key(job.db, &args[index]);
+        let key = keyspace.key(job.db, &args[index]);
         view.adopt(&key, &mut other);
     }
     lost

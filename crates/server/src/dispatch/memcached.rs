@@ -10,6 +10,7 @@ use crate::state::Server;
 use engine::Strings;
 use engine::refusal::NO_PRIMARY;
 use engine::slab::Slab;
+use session::clock::Clock;
 use session::clock::Moment;
 use session::locks::{Locks, lock, lock_now};
 use session::session::Session;
@@ -54,7 +55,7 @@ fn is_refused(server: &Server, request: &Request, out: &mut Output) -> bool {
 
 /// Determines the shards of a request's keys.
 fn choose_shards(
-    server: &Server,
+    keyspace: &Keyspace,
     held: &mut LockedShards<'_>,
     request: &Request,
     keys: &[Span],
@@ -63,7 +64,7 @@ fn choose_shards(
 ) {
     let mut shards = spare(&mut held.locks);
     if !memcached::is_whole(request.verb) {
-        memcached::collect_shards(server, request, keys, hashes, input, &mut shards);
+        memcached::collect_shards(keyspace, request, keys, hashes, input, &mut shards);
         held.locks = Locks::Some(shards);
     }
 }
@@ -71,16 +72,17 @@ fn choose_shards(
 /// Locks the chosen shards, or all of them for a write that finds memory full, because room is made
 /// in any shard. The write must not release its shards for that after it was found not to be held.
 fn lock_with_room<'s>(
-    server: &'s Server,
+    keyspace: &'s Keyspace,
+    clock: &Clock,
     held: &mut LockedShards<'_>,
     may_write: bool,
     now: Tick,
 ) -> View<'s> {
-    let mut view = lock_now(&server.data.keyspace, &server.clock, &held.locks, now);
+    let mut view = lock_now(keyspace, clock, &held.locks, now);
     if may_write && held.locks != Locks::All && view.is_out_of_memory() {
         drop(view);
         held.locks = Locks::All;
-        view = lock_now(&server.data.keyspace, &server.clock, &held.locks, now);
+        view = lock_now(keyspace, clock, &held.locks, now);
     }
     view
 }
@@ -90,7 +92,7 @@ fn lock_with_room<'s>(
 fn must_wait(view: &mut View<'_>, turn: &mut memcached::Turn<'_, ()>) -> bool {
     let (server, request, keys, input) = (turn.server, turn.request, turn.keys, turn.input);
     let needs_all = memcached::is_whole(request.verb);
-    if long::needs_names(server, turn.session, (keys, needs_all), input) {
+    if long::needs_names(&server.workers, turn.session, (keys, needs_all), input) {
         return true;
     }
     server.feed.is_on()
@@ -130,7 +132,14 @@ fn run_on<'v>(
             hash,
             db: memcached::DATABASE,
         });
-        effects::add_items(server, view, memcached::DATABASE, before, keys);
+        effects::add_items(
+            &server.data.keyspace,
+            &server.feed,
+            view,
+            memcached::DATABASE,
+            before,
+            keys,
+        );
     }
     progress
 }
@@ -151,7 +160,7 @@ impl Executor<'_> {
                 return segment::prepare_keys(handle, keys, &mut self.hashed);
             }
         };
-        held.lock_whole(server, self.now);
+        held.lock_whole(&server.data, &server.workers, self.now);
         for bytes in keys.clone() {
             let key = server.data.keyspace.key(memcached::DATABASE, bytes);
             self.hashed.push(key.hash);
@@ -233,8 +242,14 @@ impl Executor<'_> {
         if let Some(view) = held.whole.as_mut() {
             return run_on(turn, view, space, &Locks::All);
         }
-        choose_shards(server, held, request, keys, hashes, input);
-        let mut view = lock_with_room(server, held, may_write, self.now);
+        choose_shards(&server.data.keyspace, held, request, keys, hashes, input);
+        let mut view = lock_with_room(
+            &server.data.keyspace,
+            &server.clock,
+            held,
+            may_write,
+            self.now,
+        );
         // A stop, FAILOVER or REPLICAOF may have begun before the shards were locked.
         if server.replication.is_replica() && is_refused(server, request, turn.out) {
             return Progress::Done;
@@ -247,7 +262,7 @@ impl Executor<'_> {
         publish(server, &mut view, &mut self.events);
         drop(view);
         if server.workers.count > 1 && may_write {
-            wake_owners(server, self.worker, &held.locks);
+            wake_owners(&server.data, &server.workers, self.worker, &held.locks);
         }
         progress
     }
@@ -277,7 +292,14 @@ impl Executor<'_> {
         Slab::new(&mut view, space, &locks).remove(&key);
         if server.feed.is_on() {
             // A view that was just created has counted no change before.
-            effects::add_items(server, &mut view, key.db, 0, std::iter::once(key));
+            effects::add_items(
+                &server.data.keyspace,
+                &server.feed,
+                &mut view,
+                key.db,
+                0,
+                std::iter::once(key),
+            );
         }
         publish(server, &mut view, &mut self.events);
         true

@@ -3,7 +3,7 @@
 use super::{BATCH_CALLS_MAX, Call, Engine, Executor, WHOLE_FROM_CALLS, segment};
 use crate::command::{self};
 use crate::context::{KeyMemo, Spec};
-use crate::state::Server;
+use store::Keyspace;
 use store::{Tick, View};
 use wire::{Args, Span};
 
@@ -19,7 +19,7 @@ impl Executor<'_> {
             Engine::Slab(held) => held,
             Engine::Segment(handle) => return segment::prepare(handle, calls, input, spans),
         };
-        held.lock_whole(server, self.now);
+        held.lock_whole(&server.data, &server.workers, self.now);
         let mut has_collections = false;
         for call in calls.iter_mut() {
             let Some(index) = call.index else { continue };
@@ -47,7 +47,7 @@ impl Executor<'_> {
         match &held.whole {
             _ if !has_collections => {}
             Some(view) => prefetch_elements(view, calls, input, spans),
-            None => prefetch_elements_of_one(server, self.now, calls, input, spans),
+            None => prefetch_elements_of_one(&server.data.keyspace, self.now, calls, input, spans),
         }
     }
 }
@@ -56,7 +56,7 @@ impl Executor<'_> {
 /// names an element, unless another worker holds it, and prefetches the elements in this shard.
 /// Most commands of such a batch name the same key.
 fn prefetch_elements_of_one(
-    server: &Server,
+    keyspace: &Keyspace,
     now: Tick,
     calls: &[Call],
     input: &[u8],
@@ -70,7 +70,7 @@ fn prefetch_elements_of_one(
     let Some(memo) = calls_on_elements.next().and_then(|call| call.memo) else {
         return;
     };
-    let space = &server.data.keyspace;
+    let space = keyspace;
     let shard = space.shard_of(&memo.key(&[]));
     if calls_on_elements.count() + 1 >= WHOLE_FROM_CALLS
         && let Some(view) = space.try_lock_one(shard, now)

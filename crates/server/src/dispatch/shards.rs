@@ -2,11 +2,13 @@
 
 use crate::command;
 use crate::context::{KeyMemo, Spec};
-use crate::state::Server;
+use crate::state::Data;
+use crate::state::Workers;
 use session::locks::Locks;
 use session::session::Session;
 use session::spec::Keys;
 use session::watches::AT_ONCE_MAX;
+use store::Keyspace;
 use store::{Tick, View};
 use wire::Args;
 
@@ -29,9 +31,9 @@ impl Default for LockedShards<'_> {
 
 impl<'s> LockedShards<'s> {
     /// Locks all shards until [`super::Executor::finish`] if there is only one worker.
-    pub(super) fn lock_whole(&mut self, server: &'s Server, now: Tick) {
-        if server.workers.count == 1 {
-            let whole = || server.data.keyspace.lock_all(now);
+    pub(super) fn lock_whole(&mut self, data: &'s Data, workers: &Workers, now: Tick) {
+        if workers.count == 1 {
+            let whole = || data.keyspace.lock_all(now);
             self.whole.get_or_insert_with(whole);
         }
     }
@@ -39,7 +41,7 @@ impl<'s> LockedShards<'s> {
 
 /// Determines the shards of a command's keys.
 pub(super) fn lock_for(
-    server: &Server,
+    keyspace: &Keyspace,
     held: &mut LockedShards<'_>,
     session: &Session,
     spec: &Spec,
@@ -47,7 +49,7 @@ pub(super) fn lock_for(
     memo: Option<&KeyMemo>,
 ) {
     let mut shards = spare(&mut held.locks);
-    if collect(server, session, spec, args, memo, &mut shards) {
+    if collect(keyspace, session, spec, args, memo, &mut shards) {
         return;
     }
     if shards.len() > 1 {
@@ -59,17 +61,17 @@ pub(super) fn lock_for(
 
 /// Wakes the workers that expire the written shards if a shard has an earlier deadline than its
 /// worker is going to wait for.
-pub(super) fn wake_owners(server: &Server, worker: usize, locks: &Locks) {
+pub(super) fn wake_owners(data: &Data, workers: &Workers, worker: usize, locks: &Locks) {
     let wake = |shard: usize| {
-        let owner = shard % server.workers.count;
+        let owner = shard % workers.count;
         if owner != worker
-            && let Some(due) = server.data.keyspace.next_due(shard)
+            && let Some(due) = data.keyspace.next_due(shard)
         {
-            server.workers.inboxes[owner].wake_by(due.0);
+            workers.inboxes[owner].wake_by(due.0);
         }
     };
     match locks {
-        Locks::All => (0..server.data.keyspace.shard_count()).for_each(wake),
+        Locks::All => (0..data.keyspace.shard_count()).for_each(wake),
         Locks::Some(shards) => shards.iter().copied().for_each(wake),
     }
 }
@@ -87,14 +89,14 @@ pub(super) fn spare(locks: &mut Locks) -> Vec<usize> {
 
 /// Adds the shards of a command's keys to a list. Returns true if the command needs all shards.
 fn collect(
-    server: &Server,
+    keyspace: &Keyspace,
     session: &Session,
     spec: &Spec,
     args: Args<'_>,
     memo: Option<&KeyMemo>,
     shards: &mut Vec<usize>,
 ) -> bool {
-    let space = &server.data.keyspace;
+    let space = keyspace;
     match spec.keys {
         Keys::None => {}
         keys if keys.reach_beyond(args) => return true,
@@ -111,7 +113,7 @@ fn collect(
             {
                 return transaction.iter().any(|(index, args)| {
                     let spec = command::table()[index as usize];
-                    collect(server, session, spec, args, None, shards)
+                    collect(keyspace, session, spec, args, None, shards)
                 });
             }
         }

@@ -3,6 +3,7 @@
 //! The first worker sleeps until the earliest segment expires; other running workers then help.
 //! Every 100 ms each worker runs one round for evictions that its own writes may have started.
 
+use crate::state::Data;
 use crate::state::Server;
 use segment::Budget;
 use session::slice::{Steps, slice};
@@ -30,8 +31,8 @@ impl Cycle {
     }
 
     /// Returns the earliest time at which this worker has something to free.
-    pub fn earliest(&self, server: &Server) -> Option<Tick> {
-        let segments = server.data.segments.as_ref()?;
+    pub fn earliest(&self, data: &Data) -> Option<Tick> {
+        let segments = data.segments.as_ref()?;
         match self.worker {
             0 => segments.cache.next_due(),
             _ => None,

@@ -36,13 +36,13 @@ impl Drop for Begun<'_> {
     }
 }
 
-fn seconds(server: &Server) -> u64 {
-    server.clock.now_us() / 1_000_000
+fn seconds(clock: &Clock) -> u64 {
+    clock.now_us() / 1_000_000
 }
 
 /// Returns the path of the snapshot file.
-pub fn path(server: &Server) -> PathBuf {
-    server.config.path(Id::DbFilename).into()
+pub fn path(config: &Config) -> PathBuf {
+    config.path(Id::DbFilename).into()
 }
 
 /// Opens the snapshot file, or the one that the process before a restart has left, and begins to
@@ -57,7 +57,7 @@ pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
         return Err("the segment engine cannot load the keys of the process before".to_owned());
     }
     let is_inherited = inherited.is_some();
-    let path = inherited.unwrap_or_else(|| path(server));
+    let path = inherited.unwrap_or_else(|| path(&server.config));
     let file = match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound && !is_inherited => return Ok(None),
         opened => opened.map_err(|error| format!("{}: {error}", path.display()))?,
@@ -70,14 +70,20 @@ pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
         return Ok(None);
     }
     server.persistence.loading.is_from_file.store(true, Relaxed);
-    begin(server, path.display().to_string(), file).map(Some)
+    begin(
+        &server.persistence.loading,
+        &server.clock,
+        path.display().to_string(),
+        file,
+    )
+    .map(Some)
 }
 
 /// Begins to refuse commands on keys until a file is loaded.
-fn begin(server: &Server, name: String, file: File) -> Result<Source, String> {
+fn begin(loading: &Loading, clock: &Clock, name: String, file: File) -> Result<Source, String> {
     let found = file.metadata();
     let bytes = found.map_err(|error| format!("{name}: {error}"))?.len();
-    server.persistence.loading.begin(seconds(server));
+    loading.begin(seconds(clock));
     Ok(Source { name, file, bytes })
 }
 
@@ -107,7 +113,7 @@ pub fn load(
     add_library: AddLibrary,
 ) -> Result<(), String> {
     let loading = &server.persistence.loading;
-    loading.begin(seconds(server));
+    loading.begin(seconds(&server.clock));
     loading.total_bytes.store(total_bytes, Relaxed);
     let begun = Begun(loading);
     let changes = server.data.keyspace.changes();
@@ -132,7 +138,7 @@ pub const NOT_LOADED: &str = "ERR Error trying to load the RDB dump, check serve
 /// # Errors
 /// There is no file, or it is damaged. The message is a reply.
 pub fn reload(server: &Server, flushes: bool, add_library: AddLibrary) -> Result<(), &'static str> {
-    let path = path(server);
+    let path = path(&server.config);
     let name = path.display().to_string();
     let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let loaded = opened.map_err(|error| format!("{name}: {error}"));
@@ -188,7 +194,7 @@ pub fn load_parts<R: io::Read>(
     if origin == Origin::Base {
         loader.begin_base();
     }
-    let threads = thread_count(server);
+    let threads = thread_count(&server.config);
     let result = match threads {
         1 => loader.run(),
         _ => run_with_others(&mut loader, threads - 1),
@@ -219,8 +225,8 @@ pub fn load_parts<R: io::Read>(
 const THREADS_MAX: usize = 8;
 
 /// Returns the number of threads that load a file.
-fn thread_count(server: &Server) -> usize {
-    match server.config.number(Id::LoadThreads) {
+fn thread_count(config: &Config) -> usize {
+    match config.number(Id::LoadThreads) {
         0 => thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS_MAX)),
         threads => threads as usize,
     }
@@ -408,7 +414,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
                         let position = parse_i64(value).and_then(|at| u64::try_from(at).ok());
                         self.continue_history(position);
                     }
-                    _ => field(self.server, name, value),
+                    _ => field(&self.server.persistence.loading, name, value),
                 },
                 Item::ModuleField(name) => return Err(at(module(&name))),
                 Item::Library(code) => (self.add_library)(self.server, code).map_err(at)?,
@@ -554,19 +560,19 @@ fn module(name: &str) -> String {
 }
 
 /// Handles an additional field of the file.
-fn field(server: &Server, name: &[u8], value: &[u8]) {
+fn field(loading: &Loading, name: &[u8], value: &[u8]) {
     let value = String::from_utf8_lossy(value);
     match name {
         b"repl-stream-db" => {
             let db = value.parse().unwrap_or(0);
-            server.persistence.loading.stream_db.store(db, Relaxed);
+            loading.stream_db.store(db, Relaxed);
         }
         b"mayfly-ver" => log::info!("the file was written by Mayfly {value}"),
         b"redis-ver" => log::info!("the file was written by Redis {value}"),
         b"valkey-ver" => log::info!("the file was written by Valkey {value}"),
         b"used-mem" => {
             let bytes = value.parse().unwrap_or(0);
-            server.persistence.loading.used_bytes.store(bytes, Relaxed);
+            loading.used_bytes.store(bytes, Relaxed);
         }
         _ => {}
     }

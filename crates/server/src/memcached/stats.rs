@@ -7,9 +7,13 @@
 use super::VERSION;
 use super::admin::{self, Dump};
 use super::turn::{DATABASE, Progress, Turn};
+use crate::state::Clients;
+use crate::state::Data;
 use crate::state::Server;
 use session::clients::flag;
+use session::clock::Clock;
 use session::stats::Counts;
+use session::stats::Stats;
 use settings::{Id, process};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -115,17 +119,32 @@ pub(super) fn run(turn: &mut Turn<'_, ()>) -> Progress {
     match word {
         b"" => general(server, &mut rows),
         b"settings" => settings(server, &mut rows),
-        b"items" => items(server, &mut rows),
-        b"slabs" => slabs(server, &mut rows),
+        b"items" => items(
+            &server.data,
+            &server.clock,
+            &server.observability.stats,
+            &mut rows,
+        ),
+        b"slabs" => slabs(
+            &server.data,
+            &server.clock,
+            &server.observability.stats,
+            &mut rows,
+        ),
         b"sizes" => rows.row("sizes_status", "disabled"),
         b"sizes_enable" | b"sizes_disable" => {
             rows.row("sizes_status", "disabled");
             return Progress::Done;
         }
-        b"conns" => connections(server, turn.session.info.id, &mut rows),
+        b"conns" => connections(
+            &server.clients,
+            &server.clock,
+            turn.session.info.id,
+            &mut rows,
+        ),
         b"extstore" => {}
         b"detail" => {
-            detail(server, second, &mut rows);
+            detail(&server.observability.stats, second, &mut rows);
             return Progress::Done;
         }
         b"reset" => {
@@ -143,16 +162,13 @@ pub(super) fn run(turn: &mut Turn<'_, ()>) -> Progress {
     Progress::Done
 }
 
-fn sum(server: &Server, counter: fn(&Counts) -> &AtomicU64) -> u64 {
-    server
-        .observability
-        .stats
-        .sum(|worker| counter(&worker.memcached))
+fn sum(stats: &Stats, counter: fn(&Counts) -> &AtomicU64) -> u64 {
+    stats.sum(|worker| counter(&worker.memcached))
 }
 
 fn general(server: &Server, rows: &mut Rows<'_>) {
     process_and_connections(server, rows);
-    let sum = |counter| sum(server, counter);
+    let sum = |counter| sum(&server.observability.stats, counter);
     let stats = &server.observability.stats;
     let (gets, hits) = (sum(|c| &c.gets), sum(|c| &c.get_hits));
     let (touches, touched) = (sum(|c| &c.touches), sum(|c| &c.touch_hits));
@@ -269,20 +285,17 @@ fn settings(server: &Server, rows: &mut Rows<'_>) {
 }
 
 /// There are no slab classes. All items are reported in class 1.
-fn items(server: &Server, rows: &mut Rows<'_>) {
-    let facts = server.data.engine().db_facts(DATABASE, server.clock.now());
+fn items(data: &Data, clock: &Clock, stats: &Stats, rows: &mut Rows<'_>) {
+    let facts = data.engine().db_facts(DATABASE, clock.now());
     if facts.keys == 0 {
         return;
     }
-    let counters = server.data.engine().counters(&server.observability.stats);
+    let counters = data.engine().counters(stats);
     let mut item = |name: &str, value: u64| rows.row(&format!("items:1:{name}"), value);
     item("number", facts.keys);
-    item(
-        "mem_requested",
-        server.data.engine().memory_facts().entry_bytes,
-    );
+    item("mem_requested", data.engine().memory_facts().entry_bytes);
     item("evicted", counters.evicted_keys);
-    item("outofmemory", sum(server, |c| &c.no_memory));
+    item("outofmemory", sum(stats, |c| &c.no_memory));
     item("tailrepairs", 0);
     item("reclaimed", counters.expired_keys);
     item("crawler_reclaimed", 0);
@@ -294,10 +307,10 @@ fn items(server: &Server, rows: &mut Rows<'_>) {
     item("direct_reclaims", 0);
 }
 
-fn slabs(server: &Server, rows: &mut Rows<'_>) {
-    let facts = server.data.engine().db_facts(DATABASE, server.clock.now());
-    let memory = server.data.engine().memory_facts();
-    let total = |counter| sum(server, counter);
+fn slabs(data: &Data, clock: &Clock, stats: &Stats, rows: &mut Rows<'_>) {
+    let facts = data.engine().db_facts(DATABASE, clock.now());
+    let memory = data.engine().memory_facts();
+    let total = |counter| sum(stats, counter);
     let counts = [
         ("used_chunks", facts.keys),
         ("mem_requested", memory.entry_bytes),
@@ -322,9 +335,9 @@ fn slabs(server: &Server, rows: &mut Rows<'_>) {
 
 /// Lists the connections of clients with the states of memcached that they resemble. `own` is the
 /// client that sends the request.
-fn connections(server: &Server, own: u64, rows: &mut Rows<'_>) {
-    let now = server.clock.moment();
-    for info in server.clients.registry.list() {
+fn connections(clients: &Clients, clock: &Clock, own: u64, rows: &mut Rows<'_>) {
+    let now = clock.moment();
+    for info in clients.registry.list() {
         let fd = info.fd;
         let is_local = info.flags.load(Relaxed) & flag::LOCAL != 0;
         let shown = |address: &str| match address.strip_suffix(":0").filter(|_| is_local) {
@@ -345,8 +358,8 @@ fn connections(server: &Server, own: u64, rows: &mut Rows<'_>) {
 }
 
 /// `stats detail on|off|dump`: counters by the prefix of the key.
-fn detail(server: &Server, word: Option<&[u8]>, rows: &mut Rows<'_>) {
-    let prefixes = &server.observability.stats.prefixes;
+fn detail(stats: &Stats, word: Option<&[u8]>, rows: &mut Rows<'_>) {
+    let prefixes = &stats.prefixes;
     match word {
         Some(b"on") => prefixes.set_on(true),
         Some(b"off") => prefixes.set_on(false),

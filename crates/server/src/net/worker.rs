@@ -194,7 +194,7 @@ impl Worker {
         let start = Instant::now();
         executor.set_now(server.clock.now());
         // While clients write, their writes evict. A round would cost more than it frees.
-        if events.is_empty() && self.expiry_driver.must_evict(server) {
+        if events.is_empty() && self.expiry_driver.must_evict(&server.data.keyspace) {
             self.expiry_driver.request_background_work();
         }
         let expired_at = self.turn(events, executor, start);
@@ -245,7 +245,7 @@ impl Worker {
             || self.due.is_some_and(|due| due <= executor.now())
         {
             executor.has_written = false;
-            self.due = self.expiry_driver.earliest(server);
+            self.due = self.expiry_driver.earliest(&server.data);
         }
         let inbox = &server.workers.inboxes[self.index];
         let has_waiting = self.has_waiting();
@@ -264,7 +264,7 @@ impl Worker {
             let plan = |due: Option<Tick>| due.map_or(u64::MAX, |due| due.0.max(1));
             inbox.plan(plan(self.due));
             // Another worker may have stored an earlier deadline before the plan was published.
-            self.due = self.expiry_driver.earliest(server);
+            self.due = self.expiry_driver.earliest(&server.data);
             inbox.plan(plan(self.due));
             if inbox.is_filled() || server.workers.long.has_retry(self.index) {
                 return Duration::ZERO;
@@ -290,7 +290,7 @@ impl Worker {
             timeout = timeout.min(server.data.pause.until(now).map_or(Duration::ZERO, left));
         }
         let watches = self.index == 0 && !server.clients.watches.is_empty();
-        if watches || self.expiry_driver.must_evict(server) {
+        if watches || self.expiry_driver.must_evict(&server.data.keyspace) {
             timeout = timeout.min(IDLE_SHARD_PAUSE);
         }
         if let Some(pause) = saving::next_walk(server, self.index) {

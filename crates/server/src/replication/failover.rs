@@ -72,7 +72,7 @@ pub fn begin(
         // released.
         let mut view = server.data.keyspace.lock_all(server.clock.now());
         if server.feed.is_on() {
-            effects::add_all_removals(server, &mut view);
+            effects::add_all_removals(&server.data.keyspace, &server.feed, &mut view);
         }
         let mut state = server.replication.state();
         if let Some(failover) = state.failover.as_mut().filter(|f| f.number == number) {

@@ -142,7 +142,7 @@ pub fn backlog_bytes(config: &Config) -> u64 {
 /// No replica waits any longer.
 pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<(), String> {
     if server.feed.is_on() {
-        effects::add_all_removals(server, view);
+        effects::add_all_removals(&server.data.keyspace, &server.feed, view);
     } else {
         effects::set_feed(server, view, true);
     }
@@ -202,7 +202,7 @@ pub fn add_history(server: &Server, view: &mut View<'_>, plan: &mut Plan) {
     if server.replication.is_replica() || !server.feed.is_on() {
         return;
     }
-    effects::add_all_removals(server, view);
+    effects::add_all_removals(&server.data.keyspace, &server.feed, view);
     let state = server.replication.state();
     if state.replicas.is_empty() && state.no_replicas_since.is_none() {
         return;

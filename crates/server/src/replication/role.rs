@@ -28,7 +28,7 @@ pub(super) fn follow_when(
         let mut view = server.data.keyspace.lock_all(server.clock.now());
         let is_on = server.feed.is_on();
         if is_on {
-            effects::add_all_removals(server, &mut view);
+            effects::add_all_removals(&server.data.keyspace, &server.feed, &mut view);
         }
         let mut state = replication.state();
         if !may(&mut state) {

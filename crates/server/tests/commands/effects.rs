@@ -142,7 +142,11 @@ impl Pair<'_> {
     /// Executes the new part of the feed and returns its text.
     fn follow(&mut self, primary: &Bench) -> String {
         let mut view = primary.server.data.keyspace.lock_all(primary.now);
-        effects::add_all_removals(&primary.server, &mut view);
+        effects::add_all_removals(
+            &primary.server.data.keyspace,
+            &primary.server.feed,
+            &mut view,
+        );
         drop(view);
         while let Taken::Bytes(_) =
             primary

@@ -510,12 +510,12 @@ fn flushed_objects_do_not_count_as_expired() {
 fn a_worker_frees_expired_segments_when_they_are_due() {
     let mut bench = Bench::new();
     let mut expiry_driver = ExpiryDriver::new(&bench.server, 0);
-    assert_eq!(expiry_driver.earliest(&bench.server), None);
+    assert_eq!(expiry_driver.earliest(&bench.server.data), None);
     for number in 0..2000 {
         assert_eq!(bench.ask(&format!("SET k{number} v PX 20000")), "+OK");
     }
     let due = expiry_driver
-        .earliest(&bench.server)
+        .earliest(&bench.server.data)
         .expect("the segments expire");
     assert_eq!(due, Tick(NOW + 20_001));
     bench.server.clock.set_ms(due.0 - 1);
@@ -540,7 +540,7 @@ fn a_worker_frees_expired_segments_when_they_are_due() {
             .expired_keys,
         2000
     );
-    assert_eq!(expiry_driver.earliest(&bench.server), None);
+    assert_eq!(expiry_driver.earliest(&bench.server.data), None);
     let info = bench.ask("INFO expiry");
     for field in [
         "expired_backlog_keys:0",
@@ -551,7 +551,7 @@ fn a_worker_frees_expired_segments_when_they_are_due() {
     }
     // No other worker wakes for it.
     assert_eq!(
-        ExpiryDriver::new(&bench.server, 1).earliest(&bench.server),
+        ExpiryDriver::new(&bench.server, 1).earliest(&bench.server.data),
         None
     );
 }
