@@ -83,6 +83,7 @@ fn facts(node: &Node) -> Facts<'_> {
         memory: node.store.stats(),
         disk: node.store.disk_stats(),
         cluster: node.cluster().map(|cluster| cluster.facts()),
+        origins: node.origins.facts(),
     }
 }
 

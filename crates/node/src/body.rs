@@ -113,12 +113,11 @@ impl Content {
         Ok(())
     }
 
-    /// Creates a body that is passed through. It may have at most `bytes_max` bytes, and at most
-    /// `idle` may pass between two parts.
-    pub fn passed(body: Incoming, bytes_max: u64, idle: Duration) -> Self {
+    /// Creates a body that is passed through within limits.
+    pub fn passed(body: Incoming, limits: PassedLimits) -> Self {
         Content {
             left: body.size_hint().exact(),
-            source: Source::Passed(Passed::new(body, bytes_max, idle)),
+            source: Source::Passed(Passed::new(body, limits)),
             record: None,
         }
     }
@@ -245,11 +244,22 @@ impl Following {
     }
 }
 
+/// Limits of a body that is passed through.
+#[derive(Clone, Copy, Debug)]
+pub struct PassedLimits {
+    /// Maximum number of bytes.
+    pub bytes_max: u64,
+    /// Maximum time between two parts.
+    pub idle: Duration,
+    /// Instant at which the body must have ended, if there is one.
+    pub end: Option<Instant>,
+}
+
 /// Body from the other side of the proxy, limited in bytes and time.
 pub struct Passed<B = Incoming> {
     body: B,
     bytes_left: u64,
-    idle: Duration,
+    limits: PassedLimits,
     /// Whether the last poll waited for the sender. Time during which this side reads nothing is
     /// not the sender's fault.
     is_awaited: bool,
@@ -261,13 +271,13 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    fn new(body: B, bytes_max: u64, idle: Duration) -> Self {
+    fn new(body: B, limits: PassedLimits) -> Self {
         Passed {
             body,
-            bytes_left: bytes_max,
-            idle,
+            bytes_left: limits.bytes_max,
+            limits,
             is_awaited: false,
-            timer: Box::pin(sleep_until(Instant::now() + idle)),
+            timer: Box::pin(sleep_until(Instant::now() + limits.idle)),
         }
     }
 
@@ -276,7 +286,9 @@ where
             match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Pending => {
                     if !std::mem::replace(&mut self.is_awaited, true) {
-                        self.timer.as_mut().reset(Instant::now() + self.idle);
+                        let idle = Instant::now() + self.limits.idle;
+                        let until = self.limits.end.map_or(idle, |end| end.min(idle));
+                        self.timer.as_mut().reset(until);
                     }
                     ready!(self.timer.as_mut().poll(context));
                     let error = io::Error::new(io::ErrorKind::TimedOut, "the sender is too slow");
@@ -292,6 +304,10 @@ where
                     let Ok(chunk) = frame.into_data() else {
                         continue;
                     };
+                    if self.limits.end.is_some_and(|end| Instant::now() >= end) {
+                        let text = "the body has taken too long";
+                        return Poll::Ready(Some(Err(io::Error::other(text))));
+                    }
                     let Some(left) = self.bytes_left.checked_sub(chunk.len() as u64) else {
                         return Poll::Ready(Some(Err(io::Error::other("the body is too long"))));
                     };
@@ -334,7 +350,12 @@ pub(crate) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_sender_has_its_time_from_the_instant_at_which_it_is_awaited() {
         let (sender, receiver) = unbounded_channel();
-        let mut passed = Passed::new(Fed(receiver), 1_000, IDLE);
+        let limits = PassedLimits {
+            bytes_max: 1_000,
+            idle: IDLE,
+            end: None,
+        };
+        let mut passed = Passed::new(Fed(receiver), limits);
         let mut context = Context::from_waker(Waker::noop());
         let chunk = Bytes::from_static(b"a");
         for _ in 0..2 {

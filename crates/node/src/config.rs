@@ -149,6 +149,10 @@ pub struct Limits {
     pub origin_head_time: Duration,
     /// Maximum time between two parts of an origin's response.
     pub origin_idle: Duration,
+    /// Time limit for an origin's whole response, if there is one.
+    pub origin_total: Option<Duration>,
+    /// Time for which the origin is awaited if a stale response may be used instead.
+    pub stale_wait: Duration,
     /// Time that open connections have to finish when the node stops.
     pub stop_time: Duration,
     /// Maximum time for a purge to reach the other nodes. A response that another node sends within
@@ -170,6 +174,8 @@ impl Default for Limits {
             connect_time: Duration::from_secs(5),
             origin_head_time: Duration::from_secs(30),
             origin_idle: Duration::from_secs(30),
+            origin_total: None,
+            stale_wait: Duration::from_secs(1),
             stop_time: Duration::from_secs(10),
             purge_transit: Duration::from_secs(1),
         }

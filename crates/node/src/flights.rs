@@ -7,6 +7,7 @@ use crate::object::{Head, Object};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Progress of a fetch.
 #[derive(Clone)]
@@ -18,8 +19,10 @@ pub enum Progress {
     Head(Arc<Head>, Arc<Fill>, Option<u64>),
     /// The origin has confirmed the stored response.
     Confirmed(Object),
-    /// The response is for a single client, or the request was abandoned.
+    /// The response is for a single client.
     Alone,
+    /// The request was abandoned before its head arrived.
+    Abandoned,
     /// The origin did not answer.
     Failed(Failure),
 }
@@ -31,6 +34,8 @@ pub struct Flight {
     pub progress: watch::Receiver<Progress>,
     /// Number of purges before the fetch began.
     pub purge_count: u64,
+    /// Start of the fetch.
+    pub began: Instant,
 }
 
 /// Fetches in progress, by key.
@@ -76,6 +81,7 @@ impl Flights {
         let flight = Flight {
             progress: receiver,
             purge_count,
+            began: Instant::now(),
         };
         map.insert(key.clone(), flight);
         Joined::Lead(Lead {
@@ -83,6 +89,12 @@ impl Flights {
             key,
             progress,
         })
+    }
+
+    /// Returns the fetch of a key, if there is one that is not outdated.
+    pub fn get(&self, key: &str, is_outdated: impl FnOnce(u64) -> bool) -> Option<Flight> {
+        let flight = self.map().get(key).cloned()?;
+        (!is_outdated(flight.purge_count)).then_some(flight)
     }
 }
 
@@ -105,9 +117,8 @@ impl Drop for Lead {
             map.remove(&self.key);
         }
         drop(map);
-        // The request was abandoned before its head arrived, so that each follower tries again.
         if matches!(*self.progress.borrow(), Progress::Waiting) {
-            self.progress.send_replace(Progress::Alone);
+            self.progress.send_replace(Progress::Abandoned);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 pub mod table;
 
-use crate::config::Config;
+use crate::config::{Config, Origin};
 use crate::disk::DiskStats;
 use crate::rules::freshness::Refusal;
 use crate::rules::status::Forward;
@@ -88,18 +88,28 @@ pub enum Failure {
     Timeout,
     /// The content ended early.
     Truncated,
+    /// The status of the response was 500, 502, 503 or 504.
+    Status,
+    /// The request was not sent, because the origin had not answered several others.
+    Down,
 }
 
 impl Failure {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Failure; 3] = [Failure::Connection, Failure::Timeout, Failure::Truncated];
+    pub const ALL: [Failure; 5] = [
+        Failure::Connection,
+        Failure::Timeout,
+        Failure::Truncated,
+        Failure::Status,
+        Failure::Down,
+    ];
 
     /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    const NAMES: [&'static str; 3] = ["connection", "timeout", "truncated"];
+    const NAMES: [&'static str; 5] = ["connection", "timeout", "truncated", "status", "down"];
 }
 
 /// Counters. All of them only grow, except for the number of open connections.
@@ -108,7 +118,7 @@ pub struct Metrics {
     replies: [AtomicU64; 7],
     forwards: [AtomicU64; 7],
     refusals: [AtomicU64; 7],
-    failures: [AtomicU64; 3],
+    failures: [AtomicU64; 5],
     hits: [AtomicU64; 2],
     /// Number of requests that shared another request's fetch.
     pub collapsed: AtomicU64,
@@ -191,6 +201,17 @@ pub struct Facts<'a> {
     pub disk: Option<DiskStats>,
     /// Cluster.
     pub cluster: Option<ClusterFacts<'a>>,
+    /// Origins.
+    pub origins: Vec<OriginFacts>,
+}
+
+/// State of an origin for operators.
+#[derive(Clone, Debug)]
+pub struct OriginFacts {
+    /// Rule of the origin.
+    pub rule: Origin,
+    /// Time for which the origin has counted as down.
+    pub down: Option<Duration>,
 }
 
 /// State of the cluster, as seen by one node.

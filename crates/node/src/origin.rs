@@ -1,10 +1,16 @@
 //! Requests to origins.
 
+mod circuit;
+
 use crate::body::Content;
+use crate::clock::Clock;
 use crate::config::{Config, Invalid, Origin};
-use crate::metrics::{Failure, Metrics};
+use crate::metrics::{Failure, Metrics, OriginFacts};
+use crate::rules::freshness::is_failure;
 use crate::rules::key::Key;
-use hyper::body::Incoming;
+use circuit::Circuit;
+pub use circuit::RETRY_MS;
+use hyper::body::{Body, Incoming};
 use hyper::header::{HOST, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, Uri, Version};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -27,10 +33,11 @@ const HEAD_BYTES_MAX: usize = 128 << 10;
 /// Clients of all origins.
 pub struct Origins {
     client: Client<HttpsConnector<HttpConnector>, Content>,
-    rules: Vec<Origin>,
+    rules: Vec<(Origin, Arc<Circuit>)>,
     via: HeaderValue,
     head_time: Duration,
     idle: Duration,
+    clock: Clock,
     metrics: Arc<Metrics>,
 }
 
@@ -90,10 +97,11 @@ impl Origins {
             .map_err(|_| Invalid(format!("name '{}': expected a token", config.name)))?;
         Ok(Origins {
             client,
-            rules: config.origins.clone(),
+            rules: with_circuits(&config.origins),
             via,
             head_time: config.limits.origin_head_time,
             idle: config.limits.origin_idle,
+            clock: config.clock.clone(),
             metrics,
         })
     }
@@ -110,12 +118,39 @@ impl Origins {
 
     /// Returns the origin of a host.
     pub fn of(&self, host: &str) -> Option<&Uri> {
-        let exact = self
-            .rules
-            .iter()
-            .find(|rule| rule.host.as_deref() == Some(host));
-        let rule = exact.or_else(|| self.rules.iter().find(|rule| rule.host.is_none()));
-        rule.map(|rule| &rule.url)
+        self.rule(host).map(|(rule, _)| &rule.url)
+    }
+
+    fn rule(&self, host: &str) -> Option<&(Origin, Arc<Circuit>)> {
+        let exact = |(rule, _): &&(Origin, _)| rule.host.as_deref() == Some(host);
+        let other = |(rule, _): &&(Origin, _)| rule.host.is_none();
+        let found = self.rules.iter().find(exact);
+        found.or_else(|| self.rules.iter().find(other))
+    }
+
+    /// Returns true if the last request to the origin of a host failed or took too long.
+    pub fn is_doubtful(&self, host: &str) -> bool {
+        let rule = self.rule(host);
+        rule.is_some_and(|(_, circuit)| circuit.is_doubtful())
+    }
+
+    /// Notes that a request to the origin of a host takes too long.
+    pub fn doubt(&self, host: &str) {
+        if let Some((_, circuit)) = self.rule(host) {
+            circuit.doubt();
+        }
+    }
+
+    /// Returns the states of all origins.
+    pub fn facts(&self) -> Vec<OriginFacts> {
+        let now_ms = self.clock.now_ms();
+        let facts = self.rules.iter().map(|(rule, circuit)| OriginFacts {
+            rule: rule.clone(),
+            down: circuit
+                .down_since_ms()
+                .map(|since_ms| Duration::from_millis(now_ms.saturating_sub(since_ms))),
+        });
+        facts.collect()
     }
 
     /// Sends a request and returns the head of the response.
@@ -123,22 +158,58 @@ impl Origins {
     /// # Errors
     /// Returns the kind of failure if there is no response. The failure has already been counted.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Result<Response<Incoming>, Failure> {
-        let request = self.request(outgoing).ok_or(Failure::Connection)?;
+        let key = outgoing.key;
+        let (origin, circuit) = self.rule(key.host()).ok_or(Failure::Connection)?;
+        let has_content = !outgoing.body.is_end_stream();
+        let request = self.request(outgoing, &origin.url);
+        let request = request.ok_or(Failure::Connection)?;
+        let sent_ms = self.clock.now_ms();
+        if !circuit.admit(sent_ms) {
+            self.metrics.failure(Failure::Down);
+            return Err(Failure::Down);
+        }
         self.metrics.origin_requests.fetch_add(1, Relaxed);
-        let failure = match timeout(self.head_time, self.client.request(request)).await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(error)) => {
-                log::debug!("the origin failed: {error:?}");
-                Failure::Connection
+        let result = timeout(self.head_time, self.client.request(request)).await;
+        let now_ms = self.clock.now_ms();
+        let (failure, reason, is_of_origin) = match result {
+            Ok(Ok(response)) => {
+                if let Some(down_ms) = circuit.answered(now_ms) {
+                    let seconds = Duration::from_millis(down_ms).as_secs_f32();
+                    log::info!(
+                        "origin {}: it answers again after {seconds:.1} s",
+                        origin.url
+                    );
+                }
+                let status = response.status();
+                if is_failure(status) {
+                    self.metrics.failure(Failure::Status);
+                    log_failure(
+                        &origin.url,
+                        circuit,
+                        now_ms,
+                        key,
+                        &format!("status {status}"),
+                    );
+                }
+                return Ok(response);
             }
-            Err(_) => Failure::Timeout,
+            Ok(Err(error)) => (Failure::Connection, cause(&error), error.is_connect()),
+            Err(_) => {
+                let reason = format!("no response within {} s", self.head_time.as_secs_f32());
+                // A client that does not send its content may be the reason.
+                (Failure::Timeout, reason, !has_content)
+            }
         };
         self.metrics.failure(failure);
+        let is_down = is_of_origin && circuit.failed(sent_ms, now_ms);
+        log_failure(&origin.url, circuit, now_ms, key, &reason);
+        if is_down {
+            log::warn!("origin {}: it counts as down until it answers", origin.url);
+        }
         Err(failure)
     }
 
-    fn request(&self, outgoing: Outgoing<'_>) -> Option<Request<Content>> {
-        let origin = self.of(outgoing.key.host())?;
+    fn request(&self, outgoing: Outgoing<'_>, origin: &Uri) -> Option<Request<Content>> {
         let uri = Uri::builder()
             .scheme(origin.scheme()?.clone())
             .authority(origin.authority()?.clone())
@@ -163,4 +234,35 @@ impl Origins {
         *request.headers_mut() = headers;
         Some(request)
     }
+}
+
+/// Returns the rules with a state for each origin. Rules with the same origin share its state.
+fn with_circuits(rules: &[Origin]) -> Vec<(Origin, Arc<Circuit>)> {
+    let mut all: Vec<(Origin, Arc<Circuit>)> = vec![];
+    for rule in rules {
+        let same = all.iter().find(|(other, _)| other.url == rule.url);
+        let circuit = same.map(|(_, circuit)| circuit.clone());
+        all.push((rule.clone(), circuit.unwrap_or_default()));
+    }
+    all
+}
+
+/// Writes a line about a failure to the log, unless there was one a short time ago.
+fn log_failure(origin: &Uri, circuit: &Circuit, now_ms: u64, key: &Key, reason: &str) {
+    match circuit.log(now_ms) {
+        None => {}
+        Some(0) => log::warn!("origin {origin}: {reason}, for {key}"),
+        Some(left_out) => {
+            log::warn!("origin {origin}: {reason}, for {key}; {left_out} other failures before");
+        }
+    }
+}
+
+/// Returns the innermost cause of an error, which names what failed.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }

@@ -1,11 +1,13 @@
 //! How a request is answered: from the store, by another request's fetch, or by the origin.
 //!
-//! `proxy.rs` decides, `proxy/fetch.rs` fetches and stores, and `proxy/reply.rs` makes replies from
-//! stored or arriving responses. `proxy/pass.rs` forwards requests without a look-up, and
-//! `proxy/direct.rs` answers plain requests for responses in memory.
+//! `proxy.rs` decides, `proxy/follow.rs` shares fetches, `proxy/fetch.rs` fetches and stores, and
+//! `proxy/reply.rs` makes replies from stored or arriving responses. `proxy/pass.rs` forwards
+//! requests without a look-up, and `proxy/direct.rs` answers plain requests for responses in
+//! memory.
 
 mod direct;
 mod fetch;
+mod follow;
 mod head;
 mod lookup;
 mod pass;
@@ -16,9 +18,9 @@ use crate::access_log::{AccessLog, Record};
 use crate::body::Content;
 use crate::cluster::Cluster;
 use crate::config::{Config, Invalid};
-use crate::flights::{Flight, Flights, Joined, Progress};
-use crate::metrics::{Failure, Metrics, Reply, Tier};
-use crate::object::{Found, Head, Object, Resource};
+use crate::flights::Flights;
+use crate::metrics::{Metrics, Reply, Tier};
+use crate::object::{Found, Object, Resource};
 use crate::origin::Origins;
 use crate::rules::directives::Directives;
 use crate::rules::key::{Invalid as InvalidKey, Key};
@@ -28,7 +30,6 @@ use crate::rules::status::{self, CacheStatus, Forward};
 use crate::rules::{conditional, fields};
 use crate::store::Store;
 pub(crate) use direct::{Direct, Looked};
-use fetch::Fetched;
 use head::Signature;
 use hyper::body::{Body, Incoming};
 use hyper::header::HeaderValue;
@@ -43,7 +44,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Maximum number of URLs remembered as having responses that could not be stored.
+/// Maximum number of URLs remembered as having responses that could not be stored or fetched.
 const PASSED_MAX: u64 = 65_536;
 /// Time for which such a URL is remembered.
 const PASSED_TIME: Duration = Duration::from_secs(120);
@@ -56,12 +57,15 @@ pub struct Node {
     /// Stored responses.
     pub store: Arc<Store>,
     pub(crate) metrics: Arc<Metrics>,
-    origins: Arc<Origins>,
+    pub(crate) origins: Arc<Origins>,
     pub(crate) cluster: Option<Arc<Cluster>>,
     flights: Arc<Flights>,
     /// URLs whose responses could not be stored ([`Lookup::passed_name`]). Requests for them do not
     /// wait for each other.
     passed: Cache<String, ()>,
+    /// Instants at which fetches failed while a stale response could be used, by
+    /// [`Lookup::flight`].
+    failed: Cache<String, u64>,
     log: Option<AccessLog>,
     /// Member that this node adds to Via.
     via: HeaderValue,
@@ -105,6 +109,10 @@ impl Node {
             metrics,
             flights: Arc::default(),
             passed: Cache::builder(PASSED_MAX)
+                .ttl(PASSED_TIME)
+                .build()
+                .map_err(|error| Invalid(error.to_string()))?,
+            failed: Cache::builder(PASSED_MAX)
                 .ttl(PASSED_TIME)
                 .build()
                 .map_err(|error| Invalid(error.to_string()))?,
@@ -422,157 +430,6 @@ impl Node {
         let usability = usability(object, &lookup.directives, self.now_ms());
         let is_simple = lookup.wanted.as_ref().is_none_or(Requested::is_single);
         is_simple && matches!(usability, Usability::Fresh | Usability::StaleAccepted)
-    }
-
-    async fn fetch_or_follow(
-        self: Arc<Self>,
-        lookup: Lookup,
-        stored: Option<Object>,
-        forward: Forward,
-    ) -> Answer {
-        let is_passed = self.passed.contains_key(&lookup.passed_name());
-        let mut is_alone = is_passed;
-        loop {
-            let lead = if is_alone {
-                None
-            } else {
-                match self.join(&lookup) {
-                    Joined::Lead(lead) => Some(lead),
-                    Joined::Follow(flight) => {
-                        let stored = stored.as_ref();
-                        if let Some(answer) = self.follow(&lookup, stored, flight, forward).await {
-                            return answer;
-                        }
-                        is_alone = true;
-                        continue;
-                    }
-                }
-            };
-            let forward = if is_passed && stored.is_none() {
-                Forward::Bypass
-            } else {
-                forward
-            };
-            let mut stored = stored;
-            if stored.is_none()
-                && let Some(lead) = &lead
-            {
-                let (answer, adopted) = self.adopt(&lookup, lead).await;
-                if let Some(answer) = answer {
-                    return answer;
-                }
-                stored = adopted;
-            }
-            let fetched = self.clone().fetch(&lookup, stored.as_ref(), lead).await;
-            return self.conclude(&lookup, stored.as_ref(), forward, fetched);
-        }
-    }
-
-    /// Answers from another request's fetch; `None` if its response does not suit.
-    async fn follow(
-        &self,
-        lookup: &Lookup,
-        stored: Option<&Object>,
-        mut flight: Flight,
-        forward: Forward,
-    ) -> Option<Answer> {
-        // A purge of tags may have come before this request. The tags are known when the head has
-        // arrived.
-        let is_outdated = {
-            let later = self.store.purge_count();
-            let begun = flight.purge_count;
-            move |store: &Store, head: &Head| {
-                begun != later && store.is_purged(begun, &lookup.key, &head.tags)
-            }
-        };
-        let is_known = |progress: &Progress| !matches!(progress, Progress::Waiting);
-        let progress = flight.progress.wait_for(is_known).await.ok()?.clone();
-        let cache = CacheStatus {
-            forward: Some(forward),
-            is_collapsed: true,
-            ..CacheStatus::default()
-        };
-        match progress {
-            Progress::Waiting | Progress::Alone => None,
-            Progress::Failed(failure) => {
-                // Without a stored response to use, the request is sent separately.
-                let stored = stored.filter(|object| {
-                    let terms = &object.head.terms;
-                    terms.is_usable_on_error(self.now_ms())
-                })?;
-                Some(self.conclude(lookup, Some(stored), forward, Err(failure)))
-            }
-            Progress::Confirmed(object) => {
-                let is_same = object.head.selection.matches(&lookup.headers);
-                if !is_same || is_outdated(&self.store, &object.head) {
-                    return None;
-                }
-                let object = self.shared(lookup, object).await?;
-                let now_ms = self.now_ms();
-                Some(reply::stored(
-                    lookup,
-                    &object,
-                    now_ms,
-                    Reply::Revalidated,
-                    cache,
-                ))
-            }
-            Progress::Head(head, fill, length) => {
-                let is_same =
-                    head.selection.matches(&lookup.headers) && !is_outdated(&self.store, &head);
-                let answer =
-                    || reply::following(lookup, &head, &fill, length, self.now_ms(), cache);
-                is_same.then(answer).flatten()
-            }
-        }
-    }
-
-    /// Converts the result of a fetch to an answer.
-    fn conclude(
-        &self,
-        lookup: &Lookup,
-        stored: Option<&Object>,
-        forward: Forward,
-        fetched: Result<Fetched, Failure>,
-    ) -> Answer {
-        let now_ms = self.now_ms();
-        let mut cache = CacheStatus {
-            forward: Some(forward),
-            ..CacheStatus::default()
-        };
-        let status = match &fetched {
-            Ok(Fetched::Passed(response)) => Some(response.status()),
-            Ok(Fetched::Filling { head, .. }) => Some(head.status),
-            Ok(Fetched::Confirmed(..)) => None,
-            Err(_) => Some(StatusCode::BAD_GATEWAY),
-        };
-        let is_failure = status.is_some_and(|status| matches!(status.as_u16(), 500 | 502..=504));
-        if is_failure
-            && let Some(object) = stored
-            && object.head.terms.is_usable_on_error(now_ms)
-        {
-            cache.detail = Some("stale-if-error");
-            return reply::stored(lookup, object, now_ms, Reply::StaleOnError, cache);
-        }
-        match fetched {
-            Ok(Fetched::Confirmed(object, own)) => {
-                cache.forward_status = Some(304);
-                cache.is_stored = true;
-                reply::stored(lookup, &object, now_ms, Reply::Revalidated, cache).with(own)
-            }
-            Ok(Fetched::Filling {
-                head,
-                fill,
-                length,
-                first,
-                own,
-            }) => {
-                cache.is_stored = true;
-                reply::leading(lookup, &head, &fill, first, length, now_ms, cache).with(own)
-            }
-            Ok(Fetched::Passed(response)) => self.passed(response, cache, lookup.is_head),
-            Err(failure) => reply::failed(failure, cache),
-        }
     }
 
     fn refuse(&self, status: StatusCode, text: &'static str) -> Answer {

@@ -278,9 +278,13 @@ fn etcd_rows(section: &mut Section, etcd: &EtcdFacts) {
 fn origins(facts: &Facts<'_>) -> Section {
     let metrics = facts.metrics;
     let mut section = Section::new("Origins");
-    for origin in &facts.config.origins {
-        let host = origin.host.as_deref().unwrap_or("all other hosts");
-        section.row(host, &origin.url);
+    for origin in &facts.origins {
+        let host = origin.rule.host.as_deref().unwrap_or("all other hosts");
+        let url = &origin.rule.url;
+        match origin.down {
+            None => section.row(host, url),
+            Some(down) => section.row(host, format!("{url}, down for {} s", down.as_secs())),
+        };
     }
     section
         .row("requests", metrics.origin_requests.load(Relaxed))
@@ -336,7 +340,9 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::metrics::OriginFacts;
     use library::Stats;
+    use std::time::Duration;
 
     #[test]
     fn page_and_text_have_the_same_rows() {
@@ -355,12 +361,19 @@ mod tests {
             memory: Stats::default(),
             disk: None,
             cluster: None,
+            origins: [None, Some(Duration::from_secs(7))]
+                .map(|down| OriginFacts {
+                    rule: config.origins[0].clone(),
+                    down,
+                })
+                .into(),
         };
         let (text, page) = (text(&facts), html(&facts));
         for row in [
             "from disk    1 (50.0 %)",
             "a&b ",
             "http://origin/",
+            "http://origin/, down for 7 s",
             "not configured",
         ] {
             assert!(text.contains(row), "{row}: {text}");

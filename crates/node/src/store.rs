@@ -7,6 +7,7 @@ use crate::disk::{Disk, DiskStats, Job, Position, Queue, Step, Victim, key_hash}
 use crate::object::{Head, Object, Resource, read_all};
 use crate::purge::{Purges, Target};
 use crate::rules::fields::Lines;
+use crate::rules::freshness::is_failure;
 use crate::rules::key::Key;
 use crate::rules::ranges::Range;
 use library::{Cache, Cause, Op, Stats};
@@ -110,6 +111,16 @@ impl Store {
     /// Calls `see` with the responses under a URL. `see` must return soon; see [`Cache::read`].
     pub fn read<R>(&self, key: &Key, see: impl FnOnce(&Arc<Resource>) -> R) -> Option<R> {
         self.cache.read(key, see)
+    }
+
+    /// Returns true if a response under a URL is in memory that an error must not replace or hide.
+    pub fn outlasts_failure(&self, key: &Key) -> bool {
+        let now_ms = self.clock.now_ms();
+        let outlasts = |object: &Object| {
+            !is_failure(object.head.status) && object.head.terms.outlasts_failure(now_ms)
+        };
+        let resource = self.cache.peek(key);
+        resource.is_some_and(|resource| resource.variants.iter().any(outlasts))
     }
 
     /// Returns true if responses under a URL are in memory. The check does not count as an access.

@@ -67,6 +67,8 @@ pub struct Arguments {
     /// Level of the log on standard error: debug, verbose, notice, warning or nothing
     #[arg(long, value_name = "LEVEL", default_value = "notice")]
     loglevel: String,
+    #[command(flatten)]
+    origin_times: OriginTimes,
     /// Maximum number of client connections
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
     max_connections: usize,
@@ -75,6 +77,36 @@ pub struct Arguments {
     /// Number of threads [default: one per processor]
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
+}
+
+/// Time limits for origins.
+#[derive(Args)]
+struct OriginTimes {
+    /// Time limit for a connection to an origin
+    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = units::span)]
+    origin_connect_time: Duration,
+    /// Time limit for the first byte of a response, from the request on
+    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = units::span)]
+    origin_first_byte_time: Duration,
+    /// Maximum time between two parts of a response
+    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = units::span)]
+    origin_idle_time: Duration,
+    /// Time limit for a whole response [default: none]
+    #[arg(long, value_name = "SPAN", value_parser = units::span)]
+    origin_total_time: Option<Duration>,
+    /// How long a client waits for the origin if a stale response may be used instead
+    #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = units::span)]
+    stale_after: Duration,
+}
+
+impl OriginTimes {
+    fn set(&self, limits: &mut Limits) {
+        limits.connect_time = self.origin_connect_time;
+        limits.origin_head_time = self.origin_first_byte_time;
+        limits.origin_idle = self.origin_idle_time;
+        limits.origin_total = self.origin_total_time;
+        limits.stale_wait = self.stale_after;
+    }
 }
 
 /// Arguments for a node of a cluster.
@@ -210,6 +242,7 @@ impl Arguments {
         config.grace.error_ms = millis(self.stale_if_error);
         config.grace.keep_ms = millis(self.keep);
         config.limits.connections = self.max_connections;
+        self.origin_times.set(&mut config.limits);
         if let Some(path) = &self.purge_token_file {
             let token = std::fs::read_to_string(path);
             let token = token.with_context(|| format!("purge token {}", path.display()))?;

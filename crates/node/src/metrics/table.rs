@@ -102,6 +102,7 @@ const REQUESTS: &[Metric] = &[
     counter_by("misses", "cause", "Forwarded requests by cause", |facts| Value::ByLabel(Forward::ALL.map(|forward| (forward.name(), facts.metrics.forwards(forward))).into())),
     counter_by("not_stored", "reason", "Responses that were not stored", |facts| Value::ByLabel(Refusal::ALL.map(|refusal| (refusal.name(), facts.metrics.refusals(refusal))).into())),
     counter_by("origin_failures", "kind", "Failures of origins", |facts| Value::ByLabel(Failure::ALL.map(|failure| (failure.name(), facts.metrics.failures(failure))).into())),
+    gauge("origins_down", "Origins that have not answered several requests in a row", |facts| (facts.origins.iter().filter(|origin| origin.down.is_some()).count() as u64).into()),
     counter("collapsed", "Requests that shared another one's fetch", |facts| (&facts.metrics.collapsed).into()),
     counter("origin_requests", "Requests to origins", |facts| (&facts.metrics.origin_requests).into()),
     counter("origin_bytes", "Bytes of stored content from origins", |facts| (&facts.metrics.origin_bytes).into()),
@@ -331,6 +332,7 @@ mod tests {
             memory: Stats::default(),
             disk: None,
             cluster: None,
+            origins: vec![],
         };
         let families = |page: &str| page.matches("# TYPE ").count();
         assert_eq!(families(&page(&facts)), REQUESTS.len() + MEMORY.len());

@@ -3,11 +3,12 @@
 use super::{Lookup, Node};
 use crate::body::Content;
 use crate::fill::{End, Fill, Reader};
-use crate::flights::{Joined, Lead, Progress};
+use crate::flights::{Flight, Joined, Lead, Progress};
 use crate::metrics::Failure;
 use crate::object::{Head, Object, take_tags};
-use crate::origin::Outgoing;
-use crate::rules::freshness::{Asked, Refusal, is_of_request, judge};
+use crate::origin::{Outgoing, RETRY_MS};
+use crate::rules::directives::Directives;
+use crate::rules::freshness::{Asked, Refusal, Terms, is_failure, is_of_request, judge};
 use crate::rules::key::Key;
 use crate::rules::ranges::content_range;
 use crate::rules::vary::Selection;
@@ -22,7 +23,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use tokio::time::timeout;
+use tokio::sync::oneshot;
+use tokio::time::timeout_at;
 
 /// Result of a fetch.
 pub(super) enum Fetched {
@@ -40,6 +42,9 @@ pub(super) enum Fetched {
         first: Option<Reader>,
         /// Fields for the client of this request, which are not stored.
         own: HeaderMap,
+        /// Whether the response is stored when it is complete. An error that may not be stored is
+        /// shared by the requests that already wait for it.
+        is_stored: bool,
     },
     /// The origin has confirmed the stored response. The fields are for the client of this request
     /// and are not stored.
@@ -54,6 +59,17 @@ struct Storing {
     length: Option<u64>,
     purge_count: u64,
     began: Instant,
+    is_stored: bool,
+}
+
+/// Head of a response that can be shared, with the facts about its content.
+struct Sharable {
+    head: Head,
+    /// Length of the content, if the origin announced it.
+    length: Option<u64>,
+    /// Fields for the client of this request, which are not stored.
+    own: HeaderMap,
+    is_stored: bool,
 }
 
 impl Node {
@@ -66,30 +82,69 @@ impl Node {
 
     /// Revalidates a response in the background, unless that is already in progress.
     pub(super) fn refresh(self: Arc<Self>, lookup: &Lookup, stored: &Object) {
-        let Joined::Lead(lead) = self.join(lookup) else {
+        if self.has_failed_now(lookup) {
             return;
-        };
-        let lookup = Lookup {
-            key: lookup.key.clone(),
-            is_head: false,
-            headers: lookup.headers.clone(),
-            wanted: lookup.wanted.clone(),
-            has_condition: lookup.has_condition,
-            directives: lookup.directives.clone(),
-            client: lookup.client,
-            is_peer: lookup.is_peer,
-        };
-        let stored = stored.clone();
+        }
+        if let Joined::Lead(lead) = self.join(lookup) {
+            // The result reaches the store, and nobody waits for it.
+            drop(self.fetch_apart(lookup.clone(), stored.clone(), lead));
+        }
+    }
+
+    /// Fetches a response in a task of its own, which continues if the client leaves. A stored
+    /// response is validated.
+    pub(super) fn fetch_apart(
+        self: Arc<Self>,
+        lookup: Lookup,
+        stored: Object,
+        lead: Lead,
+    ) -> oneshot::Receiver<Result<Fetched, Failure>> {
+        let (sender, receiver) = oneshot::channel();
         tokio::spawn(async move {
             let fetched = self.fetch(&lookup, Some(&stored), Some(lead)).await;
-            if let Err(failure) = fetched {
-                log::debug!("{}: not revalidated: {failure:?}", lookup.key);
-            }
+            // The client may have left, or have received a stale response.
+            let _ = sender.send(fetched);
         });
+        receiver
+    }
+
+    /// Returns the fetch of the whole response, if there is one.
+    pub(super) fn whole_flight(&self, lookup: &Lookup) -> Option<Flight> {
+        let is_outdated = |purge_count| self.store.is_purged(purge_count, &lookup.key, &[]);
+        self.flights.get(lookup.key.as_str(), is_outdated)
+    }
+
+    /// Returns true if a fetch of this response has failed so recently that another one is not
+    /// worth its cost while a stale response can be used.
+    pub(super) fn has_failed_now(&self, lookup: &Lookup) -> bool {
+        let failed_ms = self.failed.get(&lookup.flight());
+        failed_ms.is_some_and(|failed_ms| self.now_ms() < failed_ms.saturating_add(RETRY_MS))
+    }
+
+    /// Notes the outcome of a fetch for which a stale response can be used.
+    fn note_outcome(&self, lookup: &Lookup, has_failed: bool) {
+        let name = lookup.flight();
+        match has_failed {
+            true => self.failed.insert(name, self.now_ms()),
+            false => _ = self.failed.remove(&name),
+        }
     }
 
     /// Fetches a response. If a stored response has a validator, it is validated.
     pub(super) async fn fetch(
+        self: Arc<Self>,
+        lookup: &Lookup,
+        stored: Option<&Object>,
+        lead: Option<Lead>,
+    ) -> Result<Fetched, Failure> {
+        let fetched = self.clone().exchange(lookup, stored, lead).await;
+        if stored.is_some() {
+            self.note_outcome(lookup, fetched.is_err());
+        }
+        fetched
+    }
+
+    async fn exchange(
         self: Arc<Self>,
         lookup: &Lookup,
         stored: Option<&Object>,
@@ -104,8 +159,8 @@ impl Node {
             headers.insert("range", range.clone());
         }
         // A part is not validated, because a confirmation would concern the whole.
-        let stored = stored.filter(|object| object.head.part.is_none());
-        if let Some(object) = stored {
+        let validated = stored.filter(|object| object.head.part.is_none());
+        if let Some(object) = validated {
             headers.remove("range");
             conditional::validate(&mut headers, &object.head.headers);
         }
@@ -123,7 +178,7 @@ impl Node {
             }
         };
         if response.status() == StatusCode::NOT_MODIFIED && is_conditional {
-            if let Some(object) = stored
+            if let Some(object) = validated
                 && conditional::confirms(&object.head.headers, response.headers())
             {
                 let (object, own) =
@@ -137,6 +192,16 @@ impl Node {
             // conditions.
             conditional::remove(&mut headers);
             response = self.origins.send(self.outgoing(lookup, headers)).await?;
+        }
+        if is_failure(response.status()) {
+            let now_ms = self.now_ms();
+            let is_usable = |object: &Object| object.head.terms.is_usable_when_failing(now_ms);
+            if stored.is_some_and(is_usable) {
+                if let Some(lead) = lead {
+                    lead.publish(Progress::Failed(Failure::Status));
+                }
+                return Err(Failure::Status);
+            }
         }
         Ok(self.receive(lookup, response, sent_ms, purge_count, lead))
     }
@@ -207,13 +272,7 @@ impl Node {
         headers: &HeaderMap,
         sent_ms: u64,
         now_ms: u64,
-    ) -> Result<
-        (
-            crate::rules::freshness::Terms,
-            crate::rules::directives::Directives,
-        ),
-        Refusal,
-    > {
+    ) -> Result<(Terms, Directives), Refusal> {
         let asked = Asked {
             method: &Method::GET,
             has_authorization: lookup.headers.contains_key("authorization"),
@@ -231,19 +290,19 @@ impl Node {
         purge_count: u64,
         lead: Option<Lead>,
     ) -> Fetched {
-        let (head, length, own) = match self.head(lookup, &response, sent_ms) {
-            Ok(storable) => storable,
+        let sharable = match self.sharable(lookup, &response, sent_ms) {
+            Ok(sharable) => sharable,
             Err(refusal) => {
                 if let Some(refusal) = refusal {
                     self.metrics.refusal(refusal);
                 }
                 // The stored response is no longer what the origin sends, but it remains usable if
                 // the origin fails. A refusal of this request alone, or a response to its
-                // credentials, says nothing about either.
+                // credentials, says nothing about either. The next response after an error may be
+                // stored again, so that requests for it still share a fetch.
                 let status = response.status();
-                if !is_of_request(status) {
-                    let has_failed = status.is_server_error();
-                    if !has_failed && refusal != Some(Refusal::Authorization) {
+                if !is_of_request(status) && !status.is_server_error() {
+                    if refusal != Some(Refusal::Authorization) {
                         self.store.remove_for(&lookup.key, &lookup.headers);
                     }
                     self.passed.insert(lookup.passed_name(), ());
@@ -254,6 +313,12 @@ impl Node {
                 return Fetched::Passed(response);
             }
         };
+        let Sharable {
+            head,
+            length,
+            own,
+            is_stored,
+        } = sharable;
         let kept = usize::try_from(self.config.object_bytes_max).unwrap_or(usize::MAX);
         let storing = Storing {
             key: lookup.key.clone(),
@@ -262,6 +327,7 @@ impl Node {
             length,
             purge_count,
             began: began(sent_ms, self.now_ms()),
+            is_stored,
         };
         let (head, fill) = (storing.head.clone(), storing.fill.clone());
         let first = fill.reader();
@@ -272,6 +338,7 @@ impl Node {
             length,
             first,
             own,
+            is_stored,
         }
     }
 
@@ -294,15 +361,14 @@ impl Node {
         }
     }
 
-    /// Returns the head of a response that may be stored, the length of its content if known, and
-    /// the fields that are not stored. Otherwise returns the reason, which is `None` if the content
-    /// is too long.
-    fn head(
+    /// Returns the head of a response that other requests may use. Otherwise returns the reason,
+    /// which is `None` if the content is too long.
+    fn sharable(
         &self,
         lookup: &Lookup,
         response: &Response<Incoming>,
         sent_ms: u64,
-    ) -> Result<(Head, Option<u64>, HeaderMap), Option<Refusal>> {
+    ) -> Result<Sharable, Option<Refusal>> {
         let now_ms = self.now_ms();
         let status = response.status();
         let mut headers = response.headers().clone();
@@ -314,7 +380,19 @@ impl Node {
             return Err(None);
         }
         let judged = self.judge(lookup, status, &headers, sent_ms, now_ms);
-        let (terms, rules) = judged.map_err(Some)?;
+        let (terms, rules, is_stored) = match judged {
+            // A stored response is not hidden by an error.
+            Ok((terms, rules)) => {
+                let is_kept = is_failure(status) && self.store.outlasts_failure(&lookup.key);
+                (terms, rules, !is_kept)
+            }
+            Err(Refusal::Useless) if is_failure(status) && lookup.is_impersonal(&headers) => {
+                self.metrics.refusal(Refusal::Useless);
+                let terms = Terms::of_single_use(now_ms);
+                (terms, Directives::of(&headers), false)
+            }
+            Err(refusal) => return Err(Some(refusal)),
+        };
         let selection = Selection::of(&lookup.headers, &headers);
         let selection = selection.ok_or(Some(Refusal::VaryStar))?;
         let part = if status == StatusCode::PARTIAL_CONTENT {
@@ -341,7 +419,12 @@ impl Node {
             tags,
             coded: None,
         };
-        Ok((head, length, own))
+        Ok(Sharable {
+            head,
+            length,
+            own,
+            is_stored,
+        })
     }
 
     /// Reads the content, and stores the response when it is complete. Other requests follow the
@@ -357,9 +440,17 @@ impl Node {
         // If the length is known, clients see the end of the content with its last bytes. Therefore
         // these bytes are held back until the response is stored.
         let mut last = None;
+        let limits = &self.config.limits;
+        let total = limits.origin_total.map(|total| storing.began + total);
         let end = loop {
+            if total.is_some_and(|total| Instant::now() >= total) {
+                self.metrics.failure(Failure::Timeout);
+                break End::Failed;
+            }
             let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
-            match timeout(self.config.limits.origin_idle, frame).await {
+            let idle = Instant::now() + limits.origin_idle;
+            let until = total.map_or(idle, |total| total.min(idle));
+            match timeout_at(until.into(), frame).await {
                 Ok(None) => break End::Complete,
                 Ok(Some(Ok(frame))) => {
                     let Ok(chunk) = frame.into_data() else {
@@ -403,7 +494,8 @@ impl Node {
     /// request is a hit, and a stop saves the response.
     fn finish(&self, storing: &Storing, end: End, last: Option<Bytes>) {
         let fill = &storing.fill;
-        let whole = fill.whole().filter(|_| end == End::Complete);
+        let is_stored = storing.is_stored && end == End::Complete;
+        let whole = fill.whole().filter(|_| is_stored);
         if let Some(mut chunks) = whole {
             chunks.extend(last.clone());
             let object = Object::new(storing.head.clone(), chunks);

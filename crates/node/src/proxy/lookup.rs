@@ -8,6 +8,7 @@ use hyper::header::{HeaderMap, HeaderValue};
 use std::net::IpAddr;
 
 /// A request that may be answered from the store.
+#[derive(Clone)]
 pub(crate) struct Lookup {
     pub(super) key: Key,
     pub(super) is_head: bool,
@@ -54,15 +55,38 @@ impl Lookup {
         }
     }
 
+    /// Returns true if the request is for a part of a response, which a fetch of the whole answers,
+    /// too.
+    pub(super) fn is_for_part(&self) -> bool {
+        self.range().is_some()
+    }
+
+    /// Returns true if a stale response answers the request when the origin fails or is slow. A
+    /// client that demands a recent response waits for the origin.
+    pub(super) fn accepts_stale(&self) -> bool {
+        let asked = &self.directives;
+        !asked.has_no_cache && asked.max_age.is_none() && asked.min_fresh.is_none()
+    }
+
     /// Returns the name under which responses that could not be stored are remembered. Requests
     /// with credentials have separate names, so that personal responses do not affect other
     /// requests.
     pub(super) fn passed_name(&self) -> String {
-        let has = |name: &str| self.headers.contains_key(name);
-        match has("authorization") || has("cookie") {
+        match self.has_credentials() {
             true => format!("{}\n", self.key),
             false => self.key.to_string(),
         }
+    }
+
+    fn has_credentials(&self) -> bool {
+        let has = |name: &str| self.headers.contains_key(name);
+        has("authorization") || has("cookie")
+    }
+
+    /// Returns true if an error with these fields is the same for all clients: it neither results
+    /// from credentials nor sets them.
+    pub(super) fn is_impersonal(&self, response: &HeaderMap) -> bool {
+        !self.has_credentials() && !response.contains_key("set-cookie")
     }
 
     /// Returns the range to forward. Several ranges are answered from the whole, so that origins

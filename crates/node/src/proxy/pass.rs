@@ -4,7 +4,7 @@
 use super::fetch::Fetched;
 use super::reply::{self, Answer};
 use super::{Client, Lookup, Node};
-use crate::body::Content;
+use crate::body::{Content, PassedLimits};
 use crate::metrics::Reply;
 use crate::origin::Outgoing;
 use crate::rules::fields;
@@ -15,6 +15,7 @@ use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 impl Node {
     /// Forwards a request without a look-up.
@@ -39,7 +40,12 @@ impl Node {
         let body = if body.is_end_stream() {
             Content::empty()
         } else {
-            Content::passed(body, limits.request_bytes, limits.client_idle)
+            let limits = PassedLimits {
+                bytes_max: limits.request_bytes,
+                idle: limits.client_idle,
+                end: None,
+            };
+            Content::passed(body, limits)
         };
         let outgoing = Outgoing {
             method: parts.method,
@@ -104,7 +110,13 @@ impl Node {
         let content = if is_head || body.is_end_stream() {
             Content::empty()
         } else {
-            Content::passed(body, u64::MAX, self.config.limits.origin_idle)
+            let limits = &self.config.limits;
+            let limits = PassedLimits {
+                bytes_max: u64::MAX,
+                idle: limits.origin_idle,
+                end: limits.origin_total.map(|total| Instant::now() + total),
+            };
+            Content::passed(body, limits)
         };
         let mut response = Response::new(content);
         *response.status_mut() = parts.status;

@@ -155,7 +155,9 @@ fn arriving(
     now_ms: u64,
     mut cache: CacheStatus,
 ) -> Answer {
-    cache.set_ttl(&head.terms, now_ms);
+    if head.terms.usable_ms(now_ms) > 0 {
+        cache.set_ttl(&head.terms, now_ms);
+    }
     let mut headers = fields(head, now_ms);
     if head.terms.age_ms(now_ms) < 1_000 {
         // Age would mean that the response comes from a cache.
@@ -215,7 +217,18 @@ pub(super) fn failed(failure: Failure, cache: CacheStatus) -> Answer {
             let text = "the origin does not answer in time";
             refused(StatusCode::GATEWAY_TIMEOUT, text, cache)
         }
-        _ => {
+        Failure::Down => {
+            let text = "the origin has not answered other requests and is tried again soon";
+            let mut answer = refused(StatusCode::SERVICE_UNAVAILABLE, text, cache);
+            let headers = answer.response.headers_mut();
+            headers.insert("retry-after", HeaderValue::from_static("1"));
+            answer
+        }
+        Failure::Status => {
+            let text = "the origin answers with an error";
+            refused(StatusCode::BAD_GATEWAY, text, cache)
+        }
+        Failure::Connection | Failure::Truncated => {
             let text = "the origin cannot be reached";
             refused(StatusCode::BAD_GATEWAY, text, cache)
         }

@@ -141,6 +141,32 @@ impl Terms {
         !self.is_always_validated && self.staleness_ms(now_ms) < self.error_ms
     }
 
+    /// Returns true if the response answers requests when the origin fails, or does not answer in
+    /// time.
+    pub fn is_usable_when_failing(&self, now_ms: u64) -> bool {
+        self.is_usable_on_error(now_ms) || self.is_usable_meanwhile(now_ms)
+    }
+
+    /// Returns true if the response remains in use when the origin fails, so that an error must not
+    /// replace it.
+    pub fn outlasts_failure(&self, now_ms: u64) -> bool {
+        self.is_fresh(now_ms) || self.is_usable_when_failing(now_ms)
+    }
+
+    /// Returns the terms of a response that answers only the requests that already wait for it.
+    pub fn of_single_use(now_ms: u64) -> Self {
+        Terms {
+            received_ms: now_ms,
+            initial_age_ms: 0,
+            fresh_ms: 0,
+            revalidate_ms: 0,
+            error_ms: 0,
+            keep_ms: 0,
+            is_always_validated: true,
+            must_revalidate: true,
+        }
+    }
+
     /// Returns the time for which the response has been stale.
     pub fn staleness_ms(&self, now_ms: u64) -> u64 {
         self.age_ms(now_ms).saturating_sub(self.fresh_ms)
@@ -263,11 +289,15 @@ fn terms(
         initial_age_ms,
         fresh_ms,
         revalidate_ms: stale(rules.stale_while_revalidate, 0),
-        error_ms: stale(
-            rules.stale_if_error,
-            if is_error { 0 } else { grace.error_ms },
-        ),
-        keep_ms: if has_validator { grace.keep_ms } else { 0 },
+        // An error has no value beyond its own lifetime.
+        error_ms: match is_error {
+            true => 0,
+            false => stale(rules.stale_if_error, grace.error_ms),
+        },
+        keep_ms: match has_validator && !is_error {
+            true => grace.keep_ms,
+            false => 0,
+        },
         is_always_validated: rules.has_no_cache,
         must_revalidate,
     }
@@ -317,6 +347,12 @@ pub fn is_of_request(status: StatusCode) -> bool {
         status.as_u16(),
         408 | 411 | 412 | 413 | 416 | 417 | 421 | 428 | 431
     )
+}
+
+/// Returns true if a status means that the origin, or a gateway before it, fails for the moment. A
+/// stored response is then used if its terms permit it (RFC 5861, section 4).
+pub fn is_failure(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502..=504)
 }
 
 /// Returns true if this cache implements the rules of a status: RFC 9110 defines it.

@@ -243,9 +243,12 @@ fn truncated_content_is_neither_completed_nor_stored() {
     });
     let site = Site::new(&origin);
     let cut = site.get("/x");
-    // The connection may be cut before the bytes that came are sent.
+    // The connection may be cut before the bytes that came, or even the head, are sent.
     assert!("01234".starts_with(&cut.content), "{cut:?}");
-    assert_eq!(cut.field("content-length"), "10");
+    assert!(
+        cut.text.is_empty() || cut.field("content-length") == "10",
+        "{cut:?}"
+    );
     assert_eq!(site.get("/x").content, "0123456789");
     assert!(site.get("/x").cache().starts_with("hit"));
     assert_eq!(origin.heads().len(), 2);

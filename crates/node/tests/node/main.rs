@@ -4,6 +4,7 @@
 mod cluster;
 mod direct;
 mod disk;
+mod failing;
 mod framing;
 mod hostile;
 mod membership;

@@ -65,6 +65,7 @@ fn storing(length: Option<u64>) -> Storing {
         length,
         purge_count: 0,
         began: Instant::now(),
+        is_stored: true,
     }
 }
 
