@@ -478,7 +478,12 @@ impl<'s> Executor<'s> {
         }
         self.server.replication.waits.remove(session.info.id);
         if session.is_replica {
-            primary::forget(self.server, session.info.id);
+            primary::forget(
+                &self.server.config,
+                &self.server.feed,
+                &self.server.replication,
+                session.info.id,
+            );
         }
         long::leave(&self.server.workers, session);
         if session.watched.is_empty() {

@@ -23,6 +23,7 @@ use crate::state::Server;
 use durability::aof::manifest::{Manifest, Part};
 use durability::aof::reader::{CommandReader, Damage};
 use durability::aof::{Order, Phase};
+use settings::Config;
 use settings::Id;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -266,7 +267,7 @@ fn execute(
             ended => {
                 applier.discard_transaction();
                 let damage = ended.err().unwrap_or(Damage::Truncated(transaction_at));
-                cut(server, path, transaction_at, &damage, is_last)
+                cut(&server.config, path, transaction_at, &damage, is_last)
                     .map_err(|error| format!("{}: {error}", path.display()))?;
                 break;
             }
@@ -283,7 +284,7 @@ fn execute(
 /// Removes everything after an offset from a damaged file, unless the file or the settings forbid
 /// it.
 fn cut(
-    server: &Server,
+    config: &Config,
     path: &Path,
     offset: u64,
     damage: &Damage,
@@ -292,7 +293,7 @@ fn cut(
     let failed = |error: std::io::Error| error.to_string();
     let len = fs::metadata(path).map_err(failed)?.len();
     let bytes = len.saturating_sub(offset);
-    if let Some(why) = objection(server, damage, bytes, is_last) {
+    if let Some(why) = objection(config, damage, bytes, is_last) {
         return Err(format!("{damage}; {why}"));
     }
     let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
@@ -306,8 +307,8 @@ fn cut(
 }
 
 /// Returns why the last `bytes` of a damaged file may not be removed; `None` if they may.
-fn objection(server: &Server, damage: &Damage, bytes: u64, is_last: bool) -> Option<String> {
-    let config = &server.config;
+fn objection(config: &Config, damage: &Damage, bytes: u64, is_last: bool) -> Option<String> {
+    let config = config;
     let max = config.number(Id::AofLoadCorruptTailMax).unsigned_abs();
     match damage {
         _ if !is_last => Some("only the last file may be cut".to_owned()),

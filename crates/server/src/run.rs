@@ -14,6 +14,7 @@ use crate::state::{Server, thread_count};
 use crate::tls::{self, Tls};
 use crate::{aof, command, http, learner, logging, replay};
 use durability::restart::Request;
+use durability::restart::Restart;
 use durability::restart::handover::Handover;
 use engine::segment;
 use session::clock::Clock;
@@ -191,7 +192,8 @@ pub fn start_after(
     set_restarts(&server, inherited);
     // From here on, clients get LOADING until the file is loaded.
     work::prepare(&server)?;
-    let load = prepare_load(&server).map_err(|why| with_snapshot(&server, why))?;
+    let load =
+        prepare_load(&server).map_err(|why| with_snapshot(&server.lifecycle.restart, why))?;
     let mut threads = start_workers(&server, listeners)?;
     if server.data.segments.is_none() {
         start_long(&server)?;
@@ -455,7 +457,7 @@ fn start_loading(
     let spawned = thread.spawn(move || {
         let mut guard = StopOnDrop::new(Arc::clone(&server));
         let loaded_all = load(&server);
-        loaded_all.map_err(|why| with_snapshot(&server, why))?;
+        loaded_all.map_err(|why| with_snapshot(&server.lifecycle.restart, why))?;
         guard.is_armed = false;
         // A load that is ended by a stop has read a part of the file.
         if !server.lifecycle.stops() {
@@ -469,8 +471,8 @@ fn start_loading(
 }
 
 /// Adds to an error the path of the snapshot with the keys of the process before a restart.
-fn with_snapshot(server: &Server, why: String) -> String {
-    match server.lifecycle.restart.inherited() {
+fn with_snapshot(restart: &Restart, why: String) -> String {
+    match restart.inherited() {
         Some(path) => format!(
             "{why}; the keys of the process before stay in {}",
             path.display()

@@ -7,9 +7,11 @@
 
 use crate::context::{Spec, Table};
 use crate::crash;
+use crate::state::Observability;
 use crate::state::Server;
 use session::clients::ClientInfo;
 use session::spec::{SpecIndex, flag};
+use settings::Config;
 use settings::Id;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Instant;
@@ -133,7 +135,15 @@ impl<'s> Timing<'s> {
                     .hotkeys
                     .record(spec.keys, *args, nanos, bytes, now);
             }
-            note_slow(self.server, spec, client, *args, nanos / 1000, now);
+            note_slow(
+                &self.server.observability,
+                &self.server.config,
+                spec,
+                client,
+                *args,
+                nanos / 1000,
+                now,
+            );
         } else if self.call_count >= GROUP_CALLS_MAX {
             self.end_group(client, now);
         }
@@ -160,7 +170,15 @@ impl<'s> Timing<'s> {
         match only {
             Some((spec, args)) if self.call_count == 1 => {
                 let micros = self.close() / 1000;
-                note_slow(self.server, spec, client, args, micros, now);
+                note_slow(
+                    &self.server.observability,
+                    &self.server.config,
+                    spec,
+                    client,
+                    args,
+                    micros,
+                    now,
+                );
             }
             _ => self.end_group(client, now),
         }
@@ -210,8 +228,23 @@ impl<'s> Timing<'s> {
                 .hotkeys
                 .record(spec.keys, args, nanos, bytes, now);
         }
-        count_alone(self.server, self.worker, index, Some(nanos), false);
-        note_slow(self.server, spec, client, args, nanos / 1000, now);
+        count_alone(
+            &self.server.observability,
+            &self.server.config,
+            self.worker,
+            index,
+            Some(nanos),
+            false,
+        );
+        note_slow(
+            &self.server.observability,
+            &self.server.config,
+            spec,
+            client,
+            args,
+            nanos / 1000,
+            now,
+        );
     }
 
     /// Counts an error reply of a command that ran or was refused.
@@ -255,13 +288,14 @@ impl<'s> Timing<'s> {
 
 /// Counts a command that ran outside of a worker's group, with its duration if it was timed.
 pub fn count_alone(
-    server: &Server,
+    observability: &Observability,
+    config: &Config,
     worker: usize,
     index: SpecIndex,
     nanos: Option<u64>,
     is_error: bool,
 ) {
-    let Some(worker) = server.observability.stats.workers.get(worker) else {
+    let Some(worker) = observability.stats.workers.get(worker) else {
         return;
     };
     let stats = &worker.commands[index as usize];
@@ -269,7 +303,7 @@ pub fn count_alone(
     stats.failed.fetch_add(u64::from(is_error), Relaxed);
     if let Some(nanos) = nanos {
         stats.nanos.fetch_add(nanos, Relaxed);
-        if server.config.is_on(Id::LatencyTracking) {
+        if config.is_on(Id::LatencyTracking) {
             stats.micros.record(nanos / 1000, 1);
         }
     }
@@ -282,33 +316,30 @@ pub fn argument_bytes(args: Args<'_>) -> u64 {
 
 /// Records a command in SLOWLOG and in the latency monitor if it exceeded their thresholds.
 pub fn note_slow(
-    server: &Server,
+    observability: &Observability,
+    config: &Config,
     spec: &Spec,
     client: &ClientInfo,
     args: Args<'_>,
     micros: u64,
     now: Tick,
 ) {
-    let threshold = server.config.number(Id::SlowlogLogSlowerThan);
+    let threshold = config.number(Id::SlowlogLogSlowerThan);
     if threshold >= 0 && micros >= threshold as u64 && !spec.has(flag::SKIP_SLOWLOG) {
-        let len_max = server.config.number(Id::SlowlogMaxLen) as usize;
+        let len_max = config.number(Id::SlowlogMaxLen) as usize;
         let command = (spec.name, args);
-        server
-            .observability
+        observability
             .slowlog
             .add(client, command, micros, now.0, len_max);
     }
-    let threshold_ms = server.config.number(Id::LatencyMonitorThreshold);
+    let threshold_ms = config.number(Id::LatencyMonitorThreshold);
     if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
         let event = if spec.has(flag::FAST) {
             "fast-command"
         } else {
             "command"
         };
-        server
-            .observability
-            .latency
-            .add(event, micros / 1000, now.0);
+        observability.latency.add(event, micros / 1000, now.0);
     }
 }
 

@@ -414,7 +414,7 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         count += i64::from(disconnect(ctx, &info));
     }
     if victims.are_primary() && ctx.server.replication.is_replica() {
-        count += i64::from(role::reconnect(ctx.server));
+        count += i64::from(role::reconnect(&ctx.server.replication));
     }
     match (is_old, count) {
         (false, count) => ctx.reply.integer(count),

@@ -106,7 +106,15 @@ impl<'v> Ctx<'_, 'v> {
         let nanos = start.map(|start| start.elapsed().as_nanos() as u64);
         if let Some(nanos) = nanos {
             let (client, now) = (&self.session.info, self.view.now());
-            timing::note_slow(self.server, spec, client, args, nanos / 1000, now);
+            timing::note_slow(
+                &self.server.observability,
+                &self.server.config,
+                spec,
+                client,
+                args,
+                nanos / 1000,
+                now,
+            );
             let hotkeys = &self.server.observability.hotkeys;
             if hotkeys.is_on() {
                 let bytes = timing::argument_bytes(args) + reply_bytes;
@@ -115,7 +123,14 @@ impl<'v> Ctx<'_, 'v> {
         }
         let counted = chosen.counted().unwrap_or(chosen.index);
         let worker = self.session.info.worker;
-        timing::count_alone(self.server, worker, counted, nanos, is_error);
+        timing::count_alone(
+            &self.server.observability,
+            &self.server.config,
+            worker,
+            counted,
+            nanos,
+            is_error,
+        );
     }
 
     /// Checks whether the session's user may run a command. A script may call commands that its

@@ -302,8 +302,13 @@ fn wait_until(ctx: &mut Ctx<'_, '_>, local: Option<bool>, replicas: i64, timeout
         deadline: (timeout_ms > 0).then(|| Moment(now.0.saturating_add(timeout_ms))),
     };
     let may_wait = matches!(ctx.session.blocking_state, BlockingState::MayBlock);
-    if !may_wait || primary::is_over(server, &wait) {
-        return primary::reply(server, &wait, &mut ctx.reply);
+    if !may_wait || primary::is_over(&server.persistence.aof, &server.replication, &wait) {
+        return primary::reply(
+            &server.persistence.aof,
+            &server.replication,
+            &wait,
+            &mut ctx.reply,
+        );
     }
     ctx.session.blocking_state = BlockingState::RunsLong;
     server.replication.waits.add(wait);

@@ -96,7 +96,14 @@ impl<'s> Applier<'s> {
         let result = self.run(chosen, args, now);
         let nanos = Some(start.elapsed().as_nanos() as u64);
         let counted = chosen.counted().unwrap_or(chosen.index);
-        timing::count_alone(self.server, worker, counted, nanos, result.is_err());
+        timing::count_alone(
+            &self.server.observability,
+            &self.server.config,
+            worker,
+            counted,
+            nanos,
+            result.is_err(),
+        );
         result
     }
 

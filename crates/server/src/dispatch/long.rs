@@ -280,7 +280,13 @@ fn must_save_first<'v>(
         let key = server.data.keyspace.key(session.db, &args[index]);
         if !must && view.is_unsaved_large(&key) {
             // If another value is borrowed at present, this one is saved at a later attempt.
-            lend(server, view, &key, session.info.worker);
+            lend(
+                &server.persistence.saving,
+                &server.workers.long,
+                view,
+                &key,
+                session.info.worker,
+            );
             must = true;
         }
     });
@@ -508,7 +514,7 @@ impl<'s> Executor<'s> {
         }
         self.end_lease(view, &locks);
         if differs {
-            role::resynchronize(server);
+            role::resynchronize(&server.replication);
         }
         self.count_long(&job);
         let reply = std::mem::take(&mut job.reply);

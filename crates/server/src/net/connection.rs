@@ -19,9 +19,12 @@ use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome};
 use crate::net::batch_item::BatchItem;
 use crate::net::tls::TlsStream;
 use crate::replication::primary;
-use crate::state::Server;
+use crate::state::Observability;
+use durability::aof::AppendOnly;
 use session::clients::flag;
+use session::clock::Clock;
 use session::clock::Moment;
+use session::feed::Feed;
 use session::message::Publication;
 use session::notices::Kind;
 use session::session::{ReplyMode, Session};
@@ -291,7 +294,7 @@ impl Connection {
                 return self.flush(scratch);
             }
             // Replies follow the messages.
-            self.bound_output(executor.server());
+            self.bound_output(&executor.server().config);
             self.absorb_backlog();
         }
         executor.begin_turn();
@@ -305,7 +308,12 @@ impl Connection {
         self.backpressure_bytes = BACKPRESSURE_BYTES.min(unsent_max / 2);
         let next = self.read_and_run(executor, scratch, &mut output);
         self.note_held(next == Next::Held, executor);
-        self.hold_replies(executor.server(), position, next);
+        self.hold_replies(
+            &executor.server().persistence.aof,
+            &executor.server().feed,
+            position,
+            next,
+        );
         let next = self.send(output, scratch, next);
         self.update_info(executor, scratch);
         next
@@ -313,22 +321,19 @@ impl Connection {
 
     /// Holds the replies until the append-only file is on the disk, if `appendfsync` says so and a
     /// change was added to the feed since `position`.
-    fn hold_replies(&mut self, server: &Server, position: u64, next: Next) {
-        let end = server.feed.end();
-        if !server.persistence.aof.holds_replies()
-            || end == position
-            || end <= server.persistence.aof.synced()
-        {
+    fn hold_replies(&mut self, aof: &AppendOnly, feed: &Feed, position: u64, next: Next) {
+        let end = feed.end();
+        if !aof.holds_replies() || end == position || end <= aof.synced() {
             return;
         }
         self.sync_at = Some(end);
         if next == Next::Close {
             // The connection cannot outlast this call.
             let start = Instant::now();
-            while !self.is_synced(server) && start.elapsed() < SYNC_WAIT_MAX {
+            while !self.is_synced(aof) && start.elapsed() < SYNC_WAIT_MAX {
                 std::thread::sleep(SYNC_POLL);
             }
-            if self.is_synced(server) {
+            if self.is_synced(aof) {
                 self.sync_at = None;
             }
         }
@@ -340,10 +345,8 @@ impl Connection {
     }
 
     /// Whether replies need not be held any longer.
-    pub fn is_synced(&self, server: &Server) -> bool {
-        let is_done = |at: u64| {
-            server.persistence.aof.synced() >= at || !server.persistence.aof.holds_replies()
-        };
+    pub fn is_synced(&self, aof: &AppendOnly) -> bool {
+        let is_done = |at: u64| aof.synced() >= at || !aof.holds_replies();
         self.sync_at.is_none_or(is_done)
     }
 
@@ -383,7 +386,12 @@ impl Connection {
         }
         let mut input = std::mem::take(&mut scratch.input);
         scratch.traffic.reads += 1;
-        let result = self.receive(executor.server(), &mut input, scratch);
+        let result = self.receive(
+            &executor.server().observability,
+            &executor.server().clock,
+            &mut input,
+            scratch,
+        );
         self.log_in_by_certificate(executor.server());
         let next = match result {
             Ok(0) => Next::Close,
@@ -423,13 +431,13 @@ impl Connection {
     ) -> (Stop, bool) {
         let server = executor.server();
         if !self.input.is_empty() {
-            return match self.keep_input(input, server) {
+            return match self.keep_input(input, &server.observability, &server.clock) {
                 true => (self.run_stored(executor, scratch, output), true),
                 false => (Stop::Closing, false),
             };
         }
         let (used, stop) = self.run(input, executor, scratch, output);
-        let is_kept = self.keep_input(&input[used..], server);
+        let is_kept = self.keep_input(&input[used..], &server.observability, &server.clock);
         match stop {
             Stop::IsLong => (self.begin_copied(input, executor, output), is_kept),
             stop => (stop, is_kept),
@@ -445,7 +453,12 @@ impl Connection {
         }
         let mut input = std::mem::take(&mut scratch.input);
         scratch.traffic.reads += 1;
-        let result = self.receive(executor.server(), &mut input, scratch);
+        let result = self.receive(
+            &executor.server().observability,
+            &executor.server().clock,
+            &mut input,
+            scratch,
+        );
         self.may_have_more = false;
         let next = match result {
             Ok(0) => Next::Close,
@@ -453,7 +466,8 @@ impl Connection {
                 scratch.traffic.input_bytes += len as u64;
                 self.received_bytes += len as u64;
                 self.may_have_more = self.may_have_more(len == input.len());
-                let is_kept = self.keep_input(&input[..len], executor.server());
+                let server = executor.server();
+                let is_kept = self.keep_input(&input[..len], &server.observability, &server.clock);
                 if !is_kept || self.is_over_query_limit(executor) {
                     Next::Close
                 } else {
@@ -484,7 +498,8 @@ impl Connection {
         let stats = &server.observability.stats;
         stats.query_limit_disconnections.fetch_add(1, Relaxed);
         self.warn_of_closing(
-            server,
+            &server.observability,
+            &server.clock,
             Kind::Closed,
             "its query buffer exceeds client-query-buffer-limit",
         );
@@ -640,7 +655,7 @@ impl Connection {
                 }
                 Ok(Parsed::Blank { consumed }) => {
                     if self.session.is_replica {
-                        primary::hear(server, self.session.info.id);
+                        primary::hear(&server.replication, self.session.info.id);
                     }
                     at += consumed;
                 }
@@ -684,7 +699,7 @@ impl Connection {
             }
             let args = call.args(input, spans);
             if call.index.is_none() && args.is_http() {
-                self.warn_of_http(executor.server());
+                self.warn_of_http(&executor.server().observability, &executor.server().clock);
                 self.session.is_closing = true;
                 return (Some(Stop::Closing), input.len());
             }
@@ -714,17 +729,17 @@ impl Connection {
         (None, input.len())
     }
 
-    fn warn_of_http(&self, server: &Server) {
+    fn warn_of_http(&self, observability: &Observability, clock: &Clock) {
         let why = "it sent an HTTP request, possibly caused by a malicious web page";
-        self.warn_of_closing(server, Kind::Http, why);
+        self.warn_of_closing(observability, clock, Kind::Http, why);
     }
 
     /// Logs the reason why the connection is closed.
-    fn warn_of_closing(&self, server: &Server, kind: Kind, why: &str) {
+    fn warn_of_closing(&self, observability: &Observability, clock: &Clock, kind: Kind, why: &str) {
         let (id, address) = (self.session.info.id, &self.session.info.address);
-        server.observability.notices.warn(
+        observability.notices.warn(
             kind,
-            server.clock.moment(),
+            clock.moment(),
             format_args!("closing client {id} ({address}): {why}"),
         );
     }
@@ -862,7 +877,7 @@ impl Connection {
     pub fn answer(&mut self, reply: Output, executor: &Executor<'_>) {
         let waiter = self.session.end_wait();
         let server = executor.server();
-        self.bound_output(server);
+        self.bound_output(&server.config);
         self.absorb_backlog();
         let end = server.feed.end();
         if server.persistence.aof.holds_replies() && end > server.persistence.aof.synced() {
@@ -873,7 +888,7 @@ impl Connection {
             // The reply of a long command is moved, not copied, because it may be large.
             executor.count_error(&reply);
             self.output = reply;
-            self.bound_output(executor.server());
+            self.bound_output(&executor.server().config);
         } else {
             let (session, output) = (&mut self.session, &mut self.output);
             executor.reply_late(session, waiter.as_deref(), &reply, output);

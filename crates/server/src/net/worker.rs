@@ -20,6 +20,7 @@ use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::saving::work as saving;
 use crate::state::Server;
+use durability::aof::AppendOnly;
 use durability::saving::Waiting;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -251,7 +252,7 @@ impl Worker {
         let has_waiting = self.has_waiting();
         let has_retry = self.retry_count > 0 || server.workers.long.has_retry(self.index);
         if has_retry
-            || self.has_synced(server)
+            || self.has_synced(&server.persistence.aof)
             || self.has_feed
             || self.is_busy
             || inbox.is_filled()
@@ -293,10 +294,16 @@ impl Worker {
         if watches || self.expiry_driver.must_evict(&server.data.keyspace) {
             timeout = timeout.min(IDLE_SHARD_PAUSE);
         }
-        if let Some(pause) = saving::next_walk(server, self.index) {
+        if let Some(pause) = saving::next_walk(
+            &server.persistence.saving,
+            &server.workers,
+            &server.clock,
+            self.index,
+        ) {
             timeout = timeout.min(pause);
         }
-        if let Some(pause) = self.pause_of_waits(server, now) {
+        if let Some(pause) = self.pause_of_waits(&server.persistence.aof, &server.replication, now)
+        {
             timeout = timeout.min(pause);
         }
         if let Some((deadline, _, _)) = self.waits.first() {
@@ -445,8 +452,8 @@ impl Worker {
             self.syncing.push((index, connection.session.info.id));
             executor.server().persistence.aof.count_held();
         }
-        if connection.is_over_limit(executor.server(), executor.moment()) {
-            connection.report_excess(executor.server());
+        if connection.is_over_limit(&executor.server().config, executor.moment()) {
+            connection.report_excess(&executor.server().observability, &executor.server().clock);
             return self.close(index, executor);
         }
         let has_pending = connection.pending_bytes() > 0;
@@ -576,7 +583,7 @@ impl Worker {
             connection.use_memcached();
         }
         if port.has_tls {
-            connection.use_tls(server);
+            connection.use_tls(&server.network);
         }
         connection.account(&mut self.scratch);
         self.connections[index] = Some(Box::new(connection));
@@ -676,12 +683,12 @@ impl Worker {
             return;
         }
         let was_idle = connection.pending_bytes() == 0;
-        connection.bound_output(executor.server());
+        connection.bound_output(&executor.server().config);
         add(connection);
         connection.account(&mut self.scratch);
         if was_idle {
             self.touched.push(to.slot);
-        } else if connection.is_over_limit(executor.server(), executor.moment()) {
+        } else if connection.is_over_limit(&executor.server().config, executor.moment()) {
             self.after(to.slot, Next::Wait, executor);
         }
         self.account(executor);
@@ -689,15 +696,15 @@ impl Worker {
 
     /// Whether the replies of a connection need not be held any longer. If there are connections
     /// whose replies are held, requests to be woken.
-    fn has_synced(&self, server: &Server) -> bool {
+    fn has_synced(&self, aof: &AppendOnly) -> bool {
         if self.syncing.is_empty() {
             return false;
         }
         // The request comes before the comparison, so that no synchronization is missed.
-        server.persistence.aof.wait();
+        aof.wait();
         let is_synced = |(index, id): &(usize, u64)| {
             let connection = self.connections.get(*index).and_then(Option::as_ref);
-            connection.is_none_or(|c| c.session.info.id != *id || c.is_synced(server))
+            connection.is_none_or(|c| c.session.info.id != *id || c.is_synced(aof))
         };
         self.syncing.iter().any(is_synced)
     }
@@ -714,7 +721,7 @@ impl Worker {
             let Some(connection) = connection.filter(|c| c.session.info.id == id) else {
                 continue;
             };
-            if !connection.is_synced(server) {
+            if !connection.is_synced(&server.persistence.aof) {
                 self.syncing.push((index, id));
                 continue;
             }
@@ -782,7 +789,7 @@ impl Worker {
 /// Performs DEBUG RELOAD for a client, after the snapshot file was written.
 fn reload_for(server: &Server, waiting: Waiting, flushes: bool) {
     let result = reload(server, flushes, load_library);
-    saving::reply(server, waiting, |reply| match result {
+    saving::reply(&server.workers, waiting, |reply| match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(error),
     });

@@ -8,7 +8,9 @@ use crate::dispatch::apply::Applier;
 use crate::loading::file::{self as snapshots, Begun, Origin};
 use crate::replication::{failover, role};
 use crate::saving::work as saving;
+use crate::state::Lifecycle;
 use crate::state::Server;
+use durability::replication::Replication;
 use durability::replication::{EARLIEST, ID_DIGITS, PrimaryState};
 use settings::{Id, temporary};
 use std::fs::{self, File};
@@ -34,13 +36,13 @@ const READ_BYTES: usize = 256 << 10;
 /// doubles up to this with each of them, unless the connection lasted longer.
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-fn is_current(server: &Server, number: u64) -> bool {
-    !server.lifecycle.stops() && server.replication.state().primary_number == number
+fn is_current(replication: &Replication, lifecycle: &Lifecycle, number: u64) -> bool {
+    !lifecycle.stops() && replication.state().primary_number == number
 }
 
 /// Changes the state of the current primary.
-fn change(server: &Server, number: u64, change: impl FnOnce(&mut PrimaryState)) {
-    let mut state = server.replication.state();
+fn change(replication: &Replication, number: u64, change: impl FnOnce(&mut PrimaryState)) {
+    let mut state = replication.state();
     if let Some(primary) = state.primary.as_mut().filter(|p| p.number == number) {
         change(primary);
     }
@@ -63,12 +65,12 @@ fn follow(server: &Server, number: u64) {
     // The primary's stream goes on with the selected database after an interruption.
     let mut applier = Applier::of_primary(server);
     let mut refused_pause = PAUSE;
-    while is_current(server, number) {
+    while is_current(&server.replication, &server.lifecycle, number) {
         let begun_at = Instant::now();
         let result = Link::connect(server, number).and_then(|mut link| link.run(&mut applier));
         server.replication.is_connected.store(false, Relaxed);
         let (mut was_connected, mut is_refused) = (false, false);
-        change(server, number, |primary| {
+        change(&server.replication, number, |primary| {
             was_connected = primary.is_connected;
             is_refused = was_connected && primary.refusal.is_some();
             primary.is_connected = false;
@@ -77,10 +79,10 @@ fn follow(server: &Server, number: u64) {
                 primary.down_since = Instant::now();
             }
         });
-        if is_current(server, number) {
+        if is_current(&server.replication, &server.lifecycle, number) {
             failover::disconnected(server);
         }
-        if !is_current(server, number) {
+        if !is_current(&server.replication, &server.lifecycle, number) {
             return;
         }
         if let Err(error) = result {
@@ -125,8 +127,13 @@ impl<'s> Link<'s> {
         let primary = server.replication.primary();
         let primary = primary.ok_or_else(|| wrong("there is no primary".to_owned()))?;
         let timeout = Duration::from_secs(server.config.number(Id::ReplTimeout) as u64);
-        let is_wanted = || is_current(server, number);
-        let stream = Stream::open(server, (&primary.host, primary.port), PAUSE, is_wanted)?;
+        let is_wanted = || is_current(&server.replication, &server.lifecycle, number);
+        let stream = Stream::open(
+            &server.config,
+            (&primary.host, primary.port),
+            PAUSE,
+            is_wanted,
+        )?;
         // A request to close the previous connection does not concern this one.
         server.replication.must_reconnect.store(false, Relaxed);
         Ok(Link {
@@ -156,7 +163,9 @@ impl<'s> Link<'s> {
                 let received = &self.server.replication.input_bytes;
                 received.fetch_add(len as u64, Relaxed);
                 self.last_byte = Instant::now();
-                change(self.server, self.number, |p| p.last_byte = Instant::now());
+                change(&self.server.replication, self.number, |p| {
+                    p.last_byte = Instant::now()
+                });
                 Ok(true)
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -185,7 +194,11 @@ impl<'s> Link<'s> {
                 return Err(wrong("expected a line, found more than 4 KiB".to_owned()));
             }
             self.receive()?;
-            if !is_current(self.server, self.number) {
+            if !is_current(
+                &self.server.replication,
+                &self.server.lifecycle,
+                self.number,
+            ) {
                 return Err(wrong("another primary was set".to_owned()));
             }
         }
@@ -221,7 +234,7 @@ impl<'s> Link<'s> {
 
     fn greet(&mut self) -> io::Result<()> {
         let config = &self.server.config;
-        if let Some(words) = Stream::login(self.server) {
+        if let Some(words) = Stream::login(&self.server.config) {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             self.ask(&words)?;
         }
@@ -255,7 +268,9 @@ impl<'s> Link<'s> {
         if self.line()?.starts_with('$') {
             let id = self.line()?;
             let id = is_id(id.as_bytes()).then_some(id);
-            change(self.server, self.number, |primary| primary.node_id = id);
+            change(&self.server.replication, self.number, |primary| {
+                primary.node_id = id
+            });
         }
         Ok(())
     }
@@ -266,7 +281,7 @@ impl<'s> Link<'s> {
         let (id, _) = self.server.replication.ids();
         let position = self.server.feed.end();
         let next = (position + 1).to_string();
-        let reply = match (failover::request(self.server), position) {
+        let reply = match (failover::request(&self.server.replication), position) {
             (Some(request), _) => self.hand_over(request, &id, &next)?,
             (None, 0) => self.ask(&["PSYNC", "?", "-1"])?,
             (None, _) => self.ask(&["PSYNC", &id, &next])?,
@@ -328,7 +343,7 @@ impl<'s> Link<'s> {
     /// Receives a snapshot into a file and replaces the current keys by it.
     fn load(&mut self, id: String, position: u64) -> io::Result<()> {
         log::info!("receiving a snapshot of the primary");
-        change(self.server, self.number, |primary| {
+        change(&self.server.replication, self.number, |primary| {
             primary.is_syncing = true
         });
         let folder = self.server.config.text(Id::Dir);
@@ -339,7 +354,7 @@ impl<'s> Link<'s> {
             let _ = fs::remove_file(&path);
             result
         });
-        change(self.server, self.number, |primary| {
+        change(&self.server.replication, self.number, |primary| {
             primary.is_syncing = false
         });
         result
@@ -398,7 +413,11 @@ impl<'s> Link<'s> {
 
     fn receive_current(&mut self) -> io::Result<()> {
         self.receive()?;
-        match is_current(self.server, self.number) {
+        match is_current(
+            &self.server.replication,
+            &self.server.lifecycle,
+            self.number,
+        ) {
             true => Ok(()),
             false => Err(wrong("another primary was set".to_owned())),
         }
@@ -410,7 +429,7 @@ impl<'s> Link<'s> {
         let server = self.server;
         let replication = &server.replication;
         let _applying = replication.lock_applying();
-        if !is_current(server, self.number) {
+        if !is_current(&server.replication, &server.lifecycle, self.number) {
             return Err(wrong("another primary was set".to_owned()));
         }
         let file = File::open(path)?;
@@ -481,7 +500,7 @@ impl<'s> Link<'s> {
     /// Executes the commands of the primary.
     fn follow(&mut self, applier: &mut Applier<'_>) -> io::Result<()> {
         let server = self.server;
-        change(server, self.number, |primary| {
+        change(&server.replication, self.number, |primary| {
             (primary.is_connected, primary.has_synced) = (true, true);
             primary.refusal = None;
         });
@@ -522,7 +541,7 @@ impl<'s> Link<'s> {
         let server = self.server;
         let replication = &server.replication;
         let _applying = replication.lock_applying();
-        if !is_current(server, self.number) {
+        if !is_current(&server.replication, &server.lifecycle, self.number) {
             return Err(wrong("another primary was set".to_owned()));
         }
         let input = std::mem::take(&mut self.input);
@@ -575,8 +594,8 @@ impl<'s> Link<'s> {
     fn refuse(&self, why: String) -> io::Error {
         let replication = &self.server.replication;
         replication.refused_commands.fetch_add(1, Relaxed);
-        role::give_up_position(self.server, self.number);
-        change(self.server, self.number, |primary| {
+        role::give_up_position(&self.server.replication, self.number);
+        change(&self.server.replication, self.number, |primary| {
             primary.refusal = Some(why.clone());
         });
         wrong(format!(
@@ -630,13 +649,15 @@ mod tests {
         let port = listener.local_addr().expect("it is bound").port();
         role::follow(&server, "127.0.0.1", port);
         let number = server.replication.number();
-        change(&server, number, |primary| primary.is_connected = true);
-        assert!(role::reconnect(&server));
+        change(&server.replication, number, |primary| {
+            primary.is_connected = true
+        });
+        assert!(role::reconnect(&server.replication));
         let mut link = Link::connect(&server, number).expect("the port accepts");
         let (mut primary, _) = listener.accept().expect("there is a connection");
         primary.write_all(b"+OK\r\n").expect("there is room");
         assert!(link.receive().expect("it is open"));
-        assert!(role::reconnect(&server));
+        assert!(role::reconnect(&server.replication));
         assert!(link.receive().is_err(), "it is to be closed");
     }
 }

@@ -35,9 +35,11 @@ use super::stream::{Stream, refusal};
 use crate::replication::primary;
 use crate::state::Server;
 use durability::replication::{ID_DIGITS, PrimaryState};
+use session::clock::Clock;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use store::Keyspace;
 use store::Tick;
 
 /// Time between two checks whether something is due.
@@ -81,7 +83,7 @@ pub fn run(server: &Server) {
         {
             watch = None;
         }
-        if !is_due(server) {
+        if !is_due(&server.data.keyspace, &server.clock) {
             pause = PAUSE;
             continue;
         }
@@ -97,9 +99,9 @@ pub fn run(server: &Server) {
 }
 
 /// Whether an entry is due by the own clock and not removed.
-fn is_due(server: &Server) -> bool {
-    let now = server.clock.now();
-    let space = &server.data.keyspace;
+fn is_due(keyspace: &Keyspace, clock: &Clock) -> bool {
+    let now = clock.now();
+    let space = keyspace;
     (0..space.shard_count()).any(|shard| space.next_due(shard).is_some_and(|due| due < now))
 }
 
@@ -157,9 +159,9 @@ fn advance(server: &Server, until: Tick) {
 fn connect(server: &Server, primary: &PrimaryState) -> io::Result<Option<BufReader<Stream>>> {
     let is_wanted = || server.replication.number() == primary.number && !server.lifecycle.stops();
     let address = (&primary.host[..], primary.port);
-    let stream = Stream::open(server, address, Duration::from_secs(5), is_wanted)?;
+    let stream = Stream::open(&server.config, address, Duration::from_secs(5), is_wanted)?;
     let mut connection = BufReader::new(stream);
-    if let Some(words) = Stream::login(server) {
+    if let Some(words) = Stream::login(&server.config) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         send(&mut connection, &words)?;
         let refused = |error: io::Error| match error.kind() {
@@ -245,7 +247,7 @@ pub fn free_alone(server: &Server, down: Duration) {
     if down < FREES_AFTER
         || is_needed
         || !server.data.keyspace.has_removal_limit()
-        || !is_due(server)
+        || !is_due(&server.data.keyspace, &server.clock)
     {
         return;
     }

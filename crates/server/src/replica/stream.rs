@@ -1,9 +1,9 @@
 //! Connections to a primary, with TLS if `tls-replication` is set.
 
-use crate::state::Server;
 use mio::{Events, Interest, Poll, Token};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
+use settings::Config;
 use settings::Id;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -29,12 +29,12 @@ impl Stream {
     /// The host has no address, nothing listens there, the connection is no longer wanted, or the
     /// TLS settings cannot be used.
     pub fn open(
-        server: &Server,
+        config: &Config,
         (host, port): (&str, u16),
         patience: Duration,
         is_wanted: impl Fn() -> bool,
     ) -> io::Result<Stream> {
-        let timeout = Duration::from_secs(server.config.number(Id::ReplTimeout) as u64);
+        let timeout = Duration::from_secs(config.number(Id::ReplTimeout) as u64);
         let address = (host, port).to_socket_addrs()?.next();
         let address = address
             .ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the host has no address"))?;
@@ -42,11 +42,11 @@ impl Stream {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(timeout))?;
-        if !server.config.is_on(Id::TlsReplication) {
+        if !config.is_on(Id::TlsReplication) {
             return Ok(Stream::Plain(stream));
         }
         let wrong = |text: String| io::Error::new(ErrorKind::InvalidInput, text);
-        let config = crate::tls::client_config(&server.config).map_err(wrong)?;
+        let config = crate::tls::client_config(config).map_err(wrong)?;
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| wrong(format!("primary '{host}': {error}")))?;
         let connection =
@@ -56,8 +56,8 @@ impl Stream {
 
     /// Authenticates with `masteruser` and `masterauth`. Returns the command to send, if a password
     /// is set.
-    pub fn login(server: &Server) -> Option<Vec<String>> {
-        let config = &server.config;
+    pub fn login(config: &Config) -> Option<Vec<String>> {
+        let config = config;
         let (user, password) = (config.text(Id::MasterUser), config.text(Id::MasterAuth));
         if password.is_empty() {
             return None;

@@ -17,7 +17,9 @@
 
 use super::role;
 use crate::effects;
+use crate::state::Data;
 use crate::state::Server;
+use durability::replication::Replication;
 use durability::replication::{Failover, Phase, ReplicaState};
 use std::time::{Duration, Instant};
 
@@ -111,17 +113,17 @@ fn end_if(server: &Server, why: &str, may: impl Fn(&Failover) -> bool) -> Option
     if failover.is_proceeding {
         role::promote(server);
     }
-    release(server);
+    release(&server.data, &server.replication);
     log::warn!("failover: {why}; this server stays the primary");
     server.workers.wake_all();
     Some(())
 }
 
 /// Releases the writes, unless another change of roles has begun meanwhile.
-fn release(server: &Server) {
-    let state = server.replication.state();
+fn release(data: &Data, replication: &Replication) {
+    let state = replication.state();
     if state.failover.is_none() {
-        server.data.hold_for_failover(false);
+        data.hold_for_failover(false);
     }
 }
 
@@ -204,8 +206,8 @@ pub struct Request {
 
 /// Begins a request to the new primary. Returns `None` if there is no change of roles in which this
 /// server follows it.
-pub fn request(server: &Server) -> Option<Request> {
-    let mut state = server.replication.state();
+pub fn request(replication: &Replication) -> Option<Request> {
+    let mut state = replication.state();
     let failover = state.failover.as_mut().filter(|f| f.is_proceeding)?;
     Some(Request {
         is_first: !std::mem::replace(&mut failover.is_requested, true),
@@ -231,7 +233,7 @@ pub fn finish(server: &Server, has_taken_over: bool) {
         return;
     }
     server.replication.state().failover = None;
-    release(server);
+    release(&server.data, &server.replication);
     log::info!("failover: complete");
     server.workers.wake_all();
 }
@@ -351,7 +353,7 @@ mod tests {
             check(&server);
             assert!(server.replication.is_replica());
             if is_requested {
-                assert!(request(&server).is_some());
+                assert!(request(&server.replication).is_some());
             }
             check(&server);
             assert_eq!(server.replication.is_replica(), is_requested);

@@ -2,12 +2,15 @@
 
 use crate::effects;
 use crate::state::Server;
+use durability::aof::AppendOnly;
+use durability::replication::Replication;
 use durability::replication::waits::Wait;
 use durability::replication::{EARLIEST, ID_DIGITS, Phase, ReplicaState};
 use durability::saving::Then;
 use durability::saving::queue::Plan;
 use session::clients::ClientInfo;
 use session::clock::Moment;
+use session::feed::Feed;
 use session::message::{Message, Subscriber};
 use session::session::{Announced, SnapshotForm};
 use settings::{ClientClass, Config, Id, temporary};
@@ -272,8 +275,8 @@ fn version_of(file: &File) -> Option<Version> {
 }
 
 /// Records that a replica has received its snapshot.
-pub fn follow(server: &Server, client: u64) {
-    if let Some(replica) = server.replication.state().replicas.get_mut(&client) {
+pub fn follow(replication: &Replication, client: u64) {
+    if let Some(replica) = replication.state().replicas.get_mut(&client) {
         replica.phase = Phase::Follows;
         replica.acked_at = Instant::now();
     }
@@ -295,15 +298,15 @@ pub fn acknowledge(server: &Server, client: u64, position: u64, in_file: Option<
 }
 
 /// Records that a replica has sent a line without a command: it is loading its snapshot.
-pub fn hear(server: &Server, client: u64) {
-    if let Some(replica) = server.replication.state().replicas.get_mut(&client) {
+pub fn hear(replication: &Replication, client: u64) {
+    if let Some(replica) = replication.state().replicas.get_mut(&client) {
         replica.acked_at = Instant::now();
     }
 }
 
 /// Removes a replica that disconnects.
-pub fn forget(server: &Server, client: u64) {
-    let mut state = server.replication.state();
+pub fn forget(config: &Config, feed: &Feed, replication: &Replication, client: u64) {
+    let mut state = replication.state();
     let Some(replica) = state.replicas.remove(&client) else {
         return;
     };
@@ -316,15 +319,15 @@ pub fn forget(server: &Server, client: u64) {
         ),
     }
     if replica.reader > 0 {
-        server.feed.remove_reader(replica.reader);
+        feed.remove_reader(replica.reader);
     }
     let count = state.replicas.len();
-    server.replication.replica_count.store(count, Relaxed);
+    replication.replica_count.store(count, Relaxed);
     if count == 0 {
         state.no_replicas_since = Some(Instant::now());
     }
     drop(state);
-    server.replication.count_good(&server.config);
+    replication.count_good(config);
 }
 
 /// Requests all replicas to acknowledge their positions.
@@ -444,7 +447,7 @@ pub fn ping(server: &Server) {
 }
 
 /// Returns the number of replicas that follow and have acknowledged a position.
-fn acked_count(server: &Server, position: u64, in_file: bool) -> usize {
+fn acked_count(replication: &Replication, position: u64, in_file: bool) -> usize {
     let has_acked = |replica: &&ReplicaState| {
         let acked = match in_file {
             // A file may be ahead in the history that the replica has given up.
@@ -453,28 +456,27 @@ fn acked_count(server: &Server, position: u64, in_file: bool) -> usize {
         };
         matches!(replica.phase, Phase::Follows) && acked >= position
     };
-    let state = server.replication.state();
+    let state = replication.state();
     state.replicas.values().filter(has_acked).count()
 }
 
 /// Returns the numbers that a waiting client's position has reached: of this server's file, and of
 /// replicas.
-fn reached(server: &Server, wait: &Wait) -> (i64, i64) {
-    let is_local =
-        server.persistence.aof.is_complete() && server.persistence.aof.synced() >= wait.position;
-    let replicas = acked_count(server, wait.position, wait.local.is_some());
+fn reached(aof: &AppendOnly, replication: &Replication, wait: &Wait) -> (i64, i64) {
+    let is_local = aof.is_complete() && aof.synced() >= wait.position;
+    let replicas = acked_count(replication, wait.position, wait.local.is_some());
     (i64::from(is_local), replicas as i64)
 }
 
 /// Whether a client need not wait any longer.
-pub fn is_over(server: &Server, wait: &Wait) -> bool {
-    let (local, replicas) = reached(server, wait);
+pub fn is_over(aof: &AppendOnly, replication: &Replication, wait: &Wait) -> bool {
+    let (local, replicas) = reached(aof, replication, wait);
     (wait.local != Some(true) || local > 0) && replicas >= wait.replicas as i64
 }
 
 /// Writes the reply to WAIT or WAITAOF as things stand.
-pub fn reply(server: &Server, wait: &Wait, reply: &mut Reply<'_>) {
-    let (local, replicas) = reached(server, wait);
+pub fn reply(aof: &AppendOnly, replication: &Replication, wait: &Wait, reply: &mut Reply<'_>) {
+    let (local, replicas) = reached(aof, replication, wait);
     if wait.local.is_some() {
         reply.array(2);
         reply.integer(local);
@@ -489,9 +491,16 @@ pub fn check_waits(server: &Server, now: Moment) {
         return;
     }
     let has_ended = |wait: &Wait| wait.deadline.is_some_and(|deadline| deadline <= now);
-    for wait in waits.take(|wait| has_ended(wait) || is_over(server, wait)) {
+    for wait in waits
+        .take(|wait| has_ended(wait) || is_over(&server.persistence.aof, &server.replication, wait))
+    {
         let mut output = Output::default();
-        reply(server, &wait, &mut Reply::new(&mut output, wait.protocol));
+        reply(
+            &server.persistence.aof,
+            &server.replication,
+            &wait,
+            &mut Reply::new(&mut output, wait.protocol),
+        );
         let Subscriber {
             worker,
             slot,

@@ -4,7 +4,9 @@ use super::primary;
 use crate::blocking;
 use crate::effects;
 use crate::state::Server;
+use durability::replication::Replication;
 use durability::replication::{EARLIEST, PrimaryState, State};
+use settings::Config;
 use settings::{Id, Value};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -57,7 +59,7 @@ pub(super) fn follow_when(
             blocking::unblock_all(server, &mut view);
         }
     }
-    record(server, format!("{host} {port}"));
+    record(&server.config, format!("{host} {port}"));
     replication.is_connected.store(false, Relaxed);
     replication.count_good(&server.config);
     server.data.keyspace.set_removal_limit(Some(EARLIEST));
@@ -68,8 +70,8 @@ pub(super) fn follow_when(
 }
 
 /// Sets `replicaof`, so that CONFIG REWRITE and a restart keep the role.
-fn record(server: &Server, primary: String) {
-    server.config.put(Id::ReplicaOf, &Value::Text(primary));
+fn record(config: &Config, primary: String) {
+    config.put(Id::ReplicaOf, &Value::Text(primary));
 }
 
 /// Makes the server a primary with its current keys, as the continuation of the history that it
@@ -114,7 +116,7 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
     }
     replication.count_good(&server.config);
     drop(view);
-    record(server, String::new());
+    record(&server.config, String::new());
     server.data.keyspace.set_removal_limit(None);
     server.apply_maxmemory();
     drop(applying);
@@ -125,8 +127,8 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
 
 /// Gives up a replica's position in the history of its current primary, because its keys may
 /// differ: it requests a snapshot at the next synchronization.
-pub fn give_up_position(server: &Server, number: u64) {
-    let mut state = server.replication.state();
+pub fn give_up_position(replication: &Replication, number: u64) {
+    let mut state = replication.state();
     if state.primary_number == number {
         (state.id, state.earlier) = (primary::new_id(), None);
     }
@@ -134,18 +136,18 @@ pub fn give_up_position(server: &Server, number: u64) {
 
 /// Closes the connection to the primary, which is reopened and continues where it was. Returns
 /// false if there is none.
-pub fn reconnect(server: &Server) -> bool {
-    let primary = server.replication.primary();
+pub fn reconnect(replication: &Replication) -> bool {
+    let primary = replication.primary();
     let is_connected = primary.is_some_and(|primary| primary.is_connected);
     if is_connected {
-        server.replication.must_reconnect.store(true, Relaxed);
+        replication.must_reconnect.store(true, Relaxed);
     }
     is_connected
 }
 
 /// Makes a replica request a snapshot, because its keys differ from those of its primary.
-pub fn resynchronize(server: &Server) {
-    let mut state = server.replication.state();
+pub fn resynchronize(replication: &Replication) {
+    let mut state = replication.state();
     state.primary_number += 1;
     let number = state.primary_number;
     let Some(primary) = &mut state.primary else {
@@ -157,5 +159,5 @@ pub fn resynchronize(server: &Server) {
     log::warn!(
         "a long command has ended after the change to a replica: a snapshot replaces its keys"
     );
-    server.replication.bell.notify_all();
+    replication.bell.notify_all();
 }

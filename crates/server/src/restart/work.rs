@@ -55,7 +55,7 @@ pub fn run(server: &Server, number: u64, request: Request) {
         if let Some(waiting) = client {
             let first = why.lines().next().unwrap_or_default().trim_end_matches(':');
             let text = format!("ERR the server does not restart: {first}");
-            work::reply(server, waiting, |reply| reply.error(&text));
+            work::reply(&server.workers, waiting, |reply| reply.error(&text));
         }
     }
 }
@@ -86,7 +86,7 @@ fn prepare(server: &Server, number: u64, request: Request) -> Result<(), String>
         // program to other keys. Then a snapshot is handed over.
         None if server.config.keys_path() != keys_path => Some(true),
         None if has_file => None,
-        None => Some(!work::has_points(server)),
+        None => Some(!work::has_points(&server.data, &server.config)),
     };
     let Some(is_temporary) = goal else {
         // The thread of the append-only file writes its rest when the workers have ended.

@@ -3,18 +3,25 @@
 
 use crate::aof::work as aof;
 use crate::replication::primary;
+use crate::state::Data;
 use crate::state::Server;
+use crate::state::Workers;
 use durability::aof::WRITES_REFUSED as WRITES_REFUSED_BY_FILE;
 use durability::replication::{READ_ONLY, TOO_FEW_REPLICAS};
 use durability::restart::Phase as RestartPhase;
+use durability::restart::Restart;
+use durability::saving::Saving;
 use durability::saving::phase::{Ended, Machine};
 use durability::saving::queue::{Plan, Sink, Task};
 use durability::saving::{
     FAILED_PAUSE, Goal, Position, RETRY_PAUSE, Then, WRITES_REFUSED, Waiting,
 };
 use engine::refusal::LOADING;
+use session::clock::Clock;
+use session::long::Long;
 use session::message::{Message, Subscriber, Written};
 use session::slice::slice;
+use settings::Config;
 use settings::points::SavePoint;
 use settings::{Id, bytes_for_people, temporary};
 use std::collections::HashSet;
@@ -59,7 +66,7 @@ pub fn request(server: &Server, cause: String, then: Then) -> Result<(), &'stati
 /// bring back old keys or lose all. If another snapshot is in progress, this one follows it.
 /// `cause` is for the log.
 pub fn request_soon(server: &Server, cause: &'static str) {
-    if !has_points(server) {
+    if !has_points(&server.data, &server.config) {
         return;
     }
     server.persistence.saving.state().due = Some(cause);
@@ -74,22 +81,25 @@ pub fn follow_restart(server: &Server) {
     if server.lifecycle.restart.inherited().is_none() || server.config.is_on(Id::AppendOnly) {
         return;
     }
-    match has_points(server) {
+    match has_points(&server.data, &server.config) {
         true => request_soon(server, "the keys are from the process before the restart"),
         false => server.lifecycle.restart.end_inherited(),
     }
 }
 
 /// Whether save points are set and the engine has snapshots.
-pub fn has_points(server: &Server) -> bool {
-    server.data.segments.is_none() && !server.config.text(Id::Save).is_empty()
+pub fn has_points(data: &Data, config: &Config) -> bool {
+    data.segments.is_none() && !config.text(Id::Save).is_empty()
 }
 
 /// Logs that changes are lost if the keys come from the snapshot file and nothing writes it again:
 /// after the load, or before a stop with the number of `changes`, if there are any.
 pub fn warn_unsaved(server: &Server, changes: Option<u64>) {
     let is_from_file = server.persistence.loading.is_from_file.load(Relaxed);
-    if !is_from_file || has_points(server) || server.config.is_on(Id::AppendOnly) {
+    if !is_from_file
+        || has_points(&server.data, &server.config)
+        || server.config.is_on(Id::AppendOnly)
+    {
         return;
     }
     let path = server.config.path(Id::DbFilename);
@@ -166,7 +176,7 @@ pub fn begin(server: &Server, now: Tick) {
     saving.publish(&server.data, &state);
     drop(state);
     drop(view);
-    wake_walker(server);
+    wake_walker(&server.persistence.saving, &server.workers);
 }
 
 fn is_temporary(goal: Goal) -> bool {
@@ -210,31 +220,41 @@ pub fn plan(server: &Server, now: Tick) -> Plan {
 }
 
 /// Wakes the worker that walks the current shard.
-pub fn wake_walker(server: &Server) {
-    if let Some(at) = server.persistence.saving.position() {
-        server.workers.inboxes[walker_of(server, at)].wake();
+pub fn wake_walker(saving: &Saving, workers: &Workers) {
+    if let Some(at) = saving.position() {
+        workers.inboxes[walker_of(workers, at)].wake();
     }
 }
 
-fn walker_of(server: &Server, at: Position) -> usize {
-    at.shard as usize % server.workers.count
+fn walker_of(workers: &Workers, at: Position) -> usize {
+    at.shard as usize % workers.count
 }
 
 /// Returns how long a worker may sleep before it calls [`walk`]; `None` if it has nothing to walk.
 #[inline]
-pub fn next_walk(server: &Server, worker: usize) -> Option<Duration> {
-    due_walk(server, worker).map(|(_, pause)| pause)
+pub fn next_walk(
+    saving: &Saving,
+    workers: &Workers,
+    clock: &Clock,
+    worker: usize,
+) -> Option<Duration> {
+    due_walk(saving, workers, clock, worker).map(|(_, pause)| pause)
 }
 
 /// Returns the part of the walk that a worker does next, and the pause before it.
 #[inline]
-fn due_walk(server: &Server, worker: usize) -> Option<(Position, Duration)> {
-    let saving = &server.persistence.saving;
+fn due_walk(
+    saving: &Saving,
+    workers: &Workers,
+    clock: &Clock,
+    worker: usize,
+) -> Option<(Position, Duration)> {
+    let saving = saving;
     let at = saving.position()?;
-    if walker_of(server, at) != worker || saving.queue.is_filled() {
+    if walker_of(workers, at) != worker || saving.queue.is_filled() {
         return None;
     }
-    let now = server.clock.moment().0;
+    let now = clock.moment().0;
     let paused = saving.paused_until_ms.load(Relaxed).saturating_sub(now);
     Some((at, Duration::from_millis(paused)))
 }
@@ -247,8 +267,12 @@ pub fn walk(server: &Server, worker: usize, turn: Duration, now: Tick) {
         return;
     }
     let (start, limit) = (Instant::now(), slice(turn, 0));
-    while let Some((at, Duration::ZERO)) = due_walk(server, worker)
-        && start.elapsed() < limit
+    while let Some((at, Duration::ZERO)) = due_walk(
+        &server.persistence.saving,
+        &server.workers,
+        &server.clock,
+        worker,
+    ) && start.elapsed() < limit
     {
         let mut steps = saving.steps.lock().expect("the lock is not poisoned");
         let before = Instant::now();
@@ -271,50 +295,54 @@ fn after_step(server: &Server, at: Position, step: SnapshotStep, worker: usize, 
         SnapshotStep::More => {}
         SnapshotStep::Done => {
             if server.persistence.saving.pass(&server.data, at) {
-                wake_walker(server);
+                wake_walker(&server.persistence.saving, &server.workers);
             }
         }
-        SnapshotStep::Locked => pause(server),
+        SnapshotStep::Locked => pause(&server.persistence.saving, &server.clock),
         SnapshotStep::Large(db, name) => {
             let key = server.data.keyspace.key(db, &name);
             let mut view = server.data.keyspace.lock_one(at.shard as usize, now);
-            if !lend(server, &mut view, &key, worker) {
-                pause(server);
+            if !lend(
+                &server.persistence.saving,
+                &server.workers.long,
+                &mut view,
+                &key,
+                worker,
+            ) {
+                pause(&server.persistence.saving, &server.clock);
             }
         }
     }
 }
 
-fn pause(server: &Server) {
-    let until = server.clock.moment().0 + RETRY_PAUSE.as_millis() as u64;
-    server
-        .persistence
-        .saving
-        .paused_until_ms
-        .store(until, Relaxed);
+fn pause(saving: &Saving, clock: &Clock) {
+    let until = clock.moment().0 + RETRY_PAUSE.as_millis() as u64;
+    saving.paused_until_ms.store(until, Relaxed);
 }
 
 /// Passes the large value of a key to the thread, if it is not saved yet. The key's shard is
 /// locked. Returns false if another large value or a long command must end first.
-pub fn lend(server: &Server, view: &mut View<'_>, key: &Key<'_>, worker: usize) -> bool {
+pub fn lend(
+    saving: &Saving,
+    long: &Long,
+    view: &mut View<'_>,
+    key: &Key<'_>,
+    worker: usize,
+) -> bool {
     // The keys are reserved only for a loan, because the end of a reservation serves clients.
     if !view.is_unsaved_large(key) {
         return true;
     }
-    if !server
-        .workers
-        .long
-        .lease(HashSet::from([Box::from(key.bytes)]))
-    {
+    if !long.lease(HashSet::from([Box::from(key.bytes)])) {
         return false;
     }
     match view.lend_unsaved(key) {
         Some(loan) => {
-            let epoch = server.persistence.saving.epoch();
+            let epoch = saving.epoch();
             let task = Task::WriteLoan(epoch, Box::new(loan), worker);
-            server.persistence.saving.queue.push(task);
+            saving.queue.push(task);
         }
-        None => server.workers.long.end(),
+        None => long.end(),
     }
     true
 }
@@ -393,7 +421,7 @@ pub fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
 
 /// Requests a snapshot if a save point is reached.
 pub fn check_points(server: &Server) {
-    if !has_points(server) {
+    if !has_points(&server.data, &server.config) {
         return;
     }
     let (changes, seconds, due) = {
@@ -485,21 +513,21 @@ pub fn prepare(server: &Server) -> Result<(), String> {
             _ => {}
         }
     }
-    report_restarts(server, folder);
+    report_restarts(&server.config, &server.lifecycle.restart, folder);
     Ok(())
 }
 
 /// Names the snapshots of restarts in a folder whose keys may be in no other file.
-fn report_restarts(server: &Server, folder: &Path) {
-    let inherited = server.lifecycle.restart.inherited();
+fn report_restarts(config: &Config, restart: &Restart, folder: &Path) {
+    let inherited = restart.inherited();
     // If the folder cannot be read, that is in the log.
     let paths = temporary::of_restarts(folder).unwrap_or_default();
     let is_other =
         |path: &&PathBuf| path.file_name() != inherited.as_deref().and_then(Path::file_name);
     // The append-only file would be loaded in preference.
-    let first = match server.config.is_on(Id::AppendOnly) {
+    let first = match config.is_on(Id::AppendOnly) {
         true => {
-            let folder = folder.join(server.config.text(Id::AppendDirName));
+            let folder = folder.join(config.text(Id::AppendDirName));
             format!("move the folder {} away and ", folder.display())
         }
         false => String::new(),
@@ -508,7 +536,7 @@ fn report_restarts(server: &Server, folder: &Path) {
         log::warn!(
             "{} has the keys of a server that has not completed its restart; {first}rename it to {} to load it at a start, or remove it",
             path.display(),
-            server.config.text(Id::DbFilename)
+            config.text(Id::DbFilename)
         );
     }
 }
@@ -534,7 +562,9 @@ pub fn stop(
         RestartPhase::Ready | RestartPhase::Executing => return Ok(false),
         RestartPhase::None | RestartPhase::Checking => {}
     }
-    if server.persistence.loading.is_on() || !wants.unwrap_or_else(|| has_points(server)) {
+    if server.persistence.loading.is_on()
+        || !wants.unwrap_or_else(|| has_points(&server.data, &server.config))
+    {
         if wants.is_none() {
             let changes = server.data.keyspace.changes();
             warn_unsaved(
@@ -598,11 +628,11 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
             let message = Message::Reload(waiting.client, waiting.protocol, flushes);
             server.workers.inboxes[0].push(0, message);
         }
-        Then::Reload(waiting, _) => reply(server, waiting, |reply| reply.error(NOT_SAVED)),
+        Then::Reload(waiting, _) => reply(&server.workers, waiting, |reply| reply.error(NOT_SAVED)),
         Then::Rewritten => aof::end_rewrite(&server.persistence.aof, &server.feed, bytes),
         Then::Replicas => primary::end_snapshot(server, is_saved),
-        Then::Reply(waiting) if is_saved => reply(server, waiting, |reply| reply.ok()),
-        Then::Reply(waiting) => reply(server, waiting, |reply| {
+        Then::Reply(waiting) if is_saved => reply(&server.workers, waiting, |reply| reply.ok()),
+        Then::Reply(waiting) => reply(&server.workers, waiting, |reply| {
             reply.error(NOT_SAVED);
         }),
         Then::Stop {
@@ -625,7 +655,9 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
             }
             log::warn!("the server does not {what}, because there is no snapshot");
             if let Some(waiting) = client {
-                reply(server, waiting, |reply| reply.error(SHUTDOWN_FAILED));
+                reply(&server.workers, waiting, |reply| {
+                    reply.error(SHUTDOWN_FAILED)
+                });
             }
             server.workers.wake_all();
         }
@@ -633,7 +665,7 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
 }
 
 /// Sends a later reply to a client that waits for it.
-pub fn reply(server: &Server, waiting: Waiting, write: impl FnOnce(&mut Reply<'_>)) {
+pub fn reply(workers: &Workers, waiting: Waiting, write: impl FnOnce(&mut Reply<'_>)) {
     let mut output = Output::default();
     write(&mut Reply::new(&mut output, waiting.protocol));
     let Subscriber {
@@ -642,8 +674,8 @@ pub fn reply(server: &Server, waiting: Waiting, write: impl FnOnce(&mut Reply<'_
         client,
     } = waiting.client;
     // A session without a connection, as in tests, has no worker.
-    let worker = worker.min(server.workers.count - 1);
-    server.workers.inboxes[worker].push(worker, Message::Answer(slot, client, output));
+    let worker = worker.min(workers.count - 1);
+    workers.inboxes[worker].push(worker, Message::Answer(slot, client, output));
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@
 
 use super::work;
 use crate::state::Server;
+use durability::saving::Saving;
 use durability::saving::encode;
 use durability::saving::queue::{Plan, Task};
+use session::inbox::Inbox;
 use session::message::{Message, Written};
 use settings::temporary;
 use std::fs::{self, File};
@@ -218,7 +220,7 @@ pub fn run(server: &Server) {
     while let Some((task, may_continue)) = server.persistence.saving.queue.next() {
         perform(server, &mut file, task);
         if may_continue {
-            work::wake_walker(server);
+            work::wake_walker(&server.persistence.saving, &server.workers);
         }
     }
 }
@@ -229,14 +231,24 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
     if let Some(cancelled) = file.take_if(|file| !queue.accepts(file.plan.epoch)) {
         let epoch = cancelled.plan.epoch;
         drop(cancelled);
-        end(server, epoch, Err("it was cancelled".to_owned()));
+        end(
+            &server.persistence.saving,
+            &server.workers.inboxes,
+            epoch,
+            Err("it was cancelled".to_owned()),
+        );
     }
     match task {
         Task::Begin(plan) => {
             let (epoch, path) = (plan.epoch, plan.folder.display().to_string());
             match SnapshotFile::create(*plan) {
                 Ok(created) => *file = Some(created),
-                Err(error) => end(server, epoch, Err(format!("{path}: {error}"))),
+                Err(error) => end(
+                    &server.persistence.saving,
+                    &server.workers.inboxes,
+                    epoch,
+                    Err(format!("{path}: {error}")),
+                ),
             }
         }
         Task::Write(epoch, batch) => {
@@ -275,7 +287,12 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
                     }
                 };
                 let result = written.map_err(|error| format!("{}: {error}", path.display()));
-                end(server, epoch, result);
+                end(
+                    &server.persistence.saving,
+                    &server.workers.inboxes,
+                    epoch,
+                    result,
+                );
             }
         }
         // The file was removed by the check that precedes each task.
@@ -287,7 +304,12 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
     if let Some(failed) = file.take() {
         let (epoch, path) = (failed.plan.epoch, failed.path.display().to_string());
         drop(failed);
-        end(server, epoch, Err(format!("{path}: {error}")));
+        end(
+            &server.persistence.saving,
+            &server.workers.inboxes,
+            epoch,
+            Err(format!("{path}: {error}")),
+        );
     }
 }
 
@@ -297,7 +319,7 @@ fn of_epoch(file: &mut Option<SnapshotFile>, epoch: u32) -> Option<&mut Snapshot
 }
 
 /// Reports the end of a snapshot to the worker that completes it.
-fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
-    server.persistence.saving.queue.close(epoch);
-    server.workers.inboxes[0].push(0, Message::Saved(epoch, result));
+fn end(saving: &Saving, inboxes: &[Inbox], epoch: u32, result: Result<Written, String>) {
+    saving.queue.close(epoch);
+    inboxes[0].push(0, Message::Saved(epoch, result));
 }

@@ -2,9 +2,12 @@
 
 use super::{Connection, Scratch};
 use crate::net::tls::TlsStream;
+use crate::state::Network;
+use crate::state::Observability;
 use crate::state::Server;
 use crate::{command, permission};
 use session::acl::log::{Context, Reason};
+use session::clock::Clock;
 use session::notices::Kind;
 use settings::Id;
 use settings::words::{USER_BY_ALTERNATIVE_NAME, USER_BY_COMMON_NAME};
@@ -15,8 +18,8 @@ const DISCARDS_MAX: usize = 16;
 
 impl Connection {
     /// Encrypts the connection.
-    pub fn use_tls(&mut self, server: &Server) {
-        match server.network.tls.begin() {
+    pub fn use_tls(&mut self, network: &Network) {
+        match network.tls.begin() {
             Some(state) => self.tls = Some(Box::new(TlsStream::new(state))),
             None => self.session.is_closing = true,
         }
@@ -32,19 +35,21 @@ impl Connection {
     #[inline]
     pub(super) fn receive(
         &mut self,
-        server: &Server,
+        observability: &Observability,
+        clock: &Clock,
         input: &mut [u8],
         scratch: &mut Scratch,
     ) -> io::Result<usize> {
         match self.tls {
             None => self.stream.read(input),
-            Some(_) => self.receive_records(server, input, scratch),
+            Some(_) => self.receive_records(observability, clock, input, scratch),
         }
     }
 
     fn receive_records(
         &mut self,
-        server: &Server,
+        observability: &Observability,
+        clock: &Clock,
         input: &mut [u8],
         scratch: &mut Scratch,
     ) -> io::Result<usize> {
@@ -69,9 +74,9 @@ impl Connection {
         {
             let (id, address) = (info.id, &info.address);
             match was_handshaking {
-                true => server.observability.notices.warn(
+                true => observability.notices.warn(
                     Kind::Handshake,
-                    server.clock.moment(),
+                    clock.moment(),
                     format_args!("client {id} ({address}): the TLS handshake failed: {error}"),
                 ),
                 false => log::debug!("closing client {id} ({address}): TLS: {error}"),

@@ -181,7 +181,7 @@ impl Connection {
             return false;
         }
         if refusal.complaint == Complaint::Http {
-            self.warn_of_http(executor.server());
+            self.warn_of_http(&executor.server().observability, &executor.server().clock);
         }
         refuse(refusal, executor.memcached_counts(), output);
         self.session.is_closing |= refusal.is_fatal;

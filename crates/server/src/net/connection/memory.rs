@@ -2,12 +2,14 @@
 
 use super::{Connection, Scratch};
 use crate::dispatch::Executor;
-use crate::state::Server;
+use crate::state::Observability;
 use session::clients::ClientInfo;
+use session::clock::Clock;
 use session::clock::Moment;
 use session::freeing;
 use session::notices::Kind;
 use session::queue::Transaction;
+use settings::Config;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::CutOff;
 use wire::output::{OUTPUT_BYTES_MAX, can_allocate};
@@ -22,7 +24,12 @@ impl Connection {
     /// Appends bytes to the input that was received but not executed yet. The buffer grows by half,
     /// with the bytes that have arrived instead of those that the client has announced. Returns
     /// false if there is no memory; the connection must then be closed.
-    pub(super) fn keep_input(&mut self, bytes: &[u8], server: &Server) -> bool {
+    pub(super) fn keep_input(
+        &mut self,
+        bytes: &[u8],
+        observability: &Observability,
+        clock: &Clock,
+    ) -> bool {
         let free = self.input.capacity() - self.input.len();
         if bytes.len() > free {
             let more = bytes.len().max(GROWTH_BYTES_MIN.min(self.input.len()));
@@ -30,12 +37,12 @@ impl Connection {
             let is_there =
                 can_allocate(self.input.len() + more) && self.input.try_reserve_exact(more).is_ok();
             if !is_there {
-                let stats = &server.observability.stats;
+                let stats = &observability.stats;
                 stats
                     .allocation_failure_disconnections
                     .fetch_add(1, Relaxed);
                 let why = "there is no memory for its input";
-                self.warn_of_closing(server, Kind::Closed, why);
+                self.warn_of_closing(observability, clock, Kind::Closed, why);
                 return false;
             }
         }
@@ -44,14 +51,14 @@ impl Connection {
     }
 
     /// Bounds the pending output by the hard limit of the client's class.
-    pub fn bound_output(&mut self, server: &Server) {
-        let unsent_max = server.config.output_max(self.session.class());
+    pub fn bound_output(&mut self, config: &Config) {
+        let unsent_max = config.output_max(self.session.class());
         self.output.set_max(unsent_max.saturating_add(self.sent));
     }
 
     /// Whether the unsent replies exceed the limits of the client's class, or a reply was cut off.
     /// The connection must then be closed.
-    pub fn is_over_limit(&mut self, server: &Server, now: Moment) -> bool {
+    pub fn is_over_limit(&mut self, config: &Config, now: Moment) -> bool {
         if self.output.is_cut_off() {
             return true;
         }
@@ -61,10 +68,10 @@ impl Connection {
             return false;
         }
         let class = self.session.class();
-        if pending >= server.config.output_max(class) as u64 {
+        if pending >= config.output_max(class) as u64 {
             return true;
         }
-        let limit = server.config.output_limit(class);
+        let limit = config.output_limit(class);
         if limit.soft_bytes == 0 || pending < limit.soft_bytes {
             self.over_since = None;
             return false;
@@ -74,10 +81,10 @@ impl Connection {
     }
 
     /// Counts and logs that the connection is closed because of its output.
-    pub fn report_excess(&self, server: &Server) {
+    pub fn report_excess(&self, observability: &Observability, clock: &Clock) {
         let counter = match self.output.cut_off() {
-            Some(CutOff::Memory) => &server.observability.stats.allocation_failure_disconnections,
-            _ => &server.observability.stats.output_limit_disconnections,
+            Some(CutOff::Memory) => &observability.stats.allocation_failure_disconnections,
+            _ => &observability.stats.output_limit_disconnections,
         };
         counter.fetch_add(1, Relaxed);
         let pending = self.pending_bytes();
@@ -88,7 +95,7 @@ impl Connection {
             }
             None => format!("{pending} pending output bytes exceed client-output-buffer-limit"),
         };
-        self.warn_of_closing(server, Kind::Closed, &why);
+        self.warn_of_closing(observability, clock, Kind::Closed, &why);
     }
 
     /// Updates the number of bytes that this connection holds.

@@ -2,8 +2,9 @@
 
 use super::{Connection, Next, Scratch};
 use crate::replication::primary;
-use crate::state::Server;
 use durability::replication::Phase;
+use durability::replication::Replication;
+use session::feed::Feed;
 use session::feed::Taken;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,13 +18,18 @@ const PIECES_PER_TURN: usize = 16;
 impl Connection {
     /// Sends what a replica has not received, as much as the socket accepts. Also returns whether
     /// there is more to send immediately.
-    pub fn feed_replica(&mut self, server: &Server, scratch: &mut Scratch) -> (Next, bool) {
+    pub fn feed_replica(
+        &mut self,
+        feed: &Feed,
+        replication: &Replication,
+        scratch: &mut Scratch,
+    ) -> (Next, bool) {
         let id = self.session.info.id;
         for _ in 0..PIECES_PER_TURN {
             if self.pending_bytes() > 0 || self.sync_at.is_some() {
                 return (Next::Wait, false);
             }
-            let Some(replica) = server.replication.replica(id) else {
+            let Some(replica) = replication.replica(id) else {
                 return (Next::Close, false);
             };
             let mut bytes = Vec::new();
@@ -39,7 +45,7 @@ impl Connection {
                     }
                     Some(sent) if sent == *len => {
                         self.snapshot_sent = None;
-                        primary::follow(server, id);
+                        primary::follow(replication, id);
                         continue;
                     }
                     Some(sent) => {
@@ -53,15 +59,13 @@ impl Connection {
                         }
                     }
                 },
-                Phase::Follows => {
-                    match server.feed.read(replica.reader, &mut bytes, Duration::ZERO) {
-                        Taken::Bytes(_) => {}
-                        Taken::Nothing => return (Next::Wait, false),
-                        Taken::Ended => return (Next::Close, false),
-                    }
-                }
+                Phase::Follows => match feed.read(replica.reader, &mut bytes, Duration::ZERO) {
+                    Taken::Bytes(_) => {}
+                    Taken::Nothing => return (Next::Wait, false),
+                    Taken::Ended => return (Next::Close, false),
+                },
             }
-            let sent = &server.replication.output_bytes;
+            let sent = &replication.output_bytes;
             sent.fetch_add(bytes.len() as u64, Relaxed);
             self.append(&bytes);
             let next = self.flush(scratch);

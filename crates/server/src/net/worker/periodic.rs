@@ -9,7 +9,7 @@ use crate::effects;
 use crate::net::connection::Next;
 use crate::replication::{failover, primary};
 use crate::saving::work as saving;
-use crate::state::Server;
+use crate::state::Workers;
 use session::clock::Moment;
 use session::notices::Kind;
 use settings::{Id, process};
@@ -110,7 +110,7 @@ impl Worker {
         let at_ms = server.data.flush_at_ms.load(Relaxed);
         let is_held = || server.data.pause.until(executor.moment()).is_some();
         if at_ms == 0 || server.clock.now().0 < at_ms || is_held() {
-            return self.end_flush_wait(server);
+            return self.end_flush_wait(&server.workers);
         }
         executor.finish();
         let (db, now) = (crate::memcached::DATABASE, server.clock.now());
@@ -128,15 +128,15 @@ impl Worker {
             self.flush_ticket = Some(server.workers.long.wait(self.flush_ticket));
             return;
         }
-        self.end_flush_wait(server);
+        self.end_flush_wait(&server.workers);
     }
 
     /// Lets long commands begin that a delayed `flush_all` has kept waiting.
-    fn end_flush_wait(&mut self, server: &Server) {
+    fn end_flush_wait(&mut self, workers: &Workers) {
         if let Some(ticket) = self.flush_ticket.take()
-            && server.workers.long.leave(ticket)
+            && workers.long.leave(ticket)
         {
-            server.workers.wake_all();
+            workers.wake_all();
         }
     }
 

@@ -4,7 +4,8 @@ use super::Worker;
 use crate::dispatch::Executor;
 use crate::net::connection::Next;
 use crate::replication::primary;
-use crate::state::Server;
+use durability::aof::AppendOnly;
+use durability::replication::Replication;
 use session::clock::Moment;
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ impl Worker {
                 continue;
             };
             self.replicas.push((index, id));
-            let (next, may_send) = connection.feed_replica(server, &mut self.scratch);
+            let (next, may_send) =
+                connection.feed_replica(&server.feed, &server.replication, &mut self.scratch);
             has_more |= may_send;
             if next != Next::Wait || connection.pending_bytes() > 0 {
                 self.after(index, next, executor);
@@ -37,12 +39,17 @@ impl Worker {
 
     /// Returns how long the first worker may sleep while clients wait for replicas or for the
     /// append-only file.
-    pub(super) fn pause_of_waits(&self, server: &Server, now: Moment) -> Option<Duration> {
-        if self.index != 0 || server.replication.waits.is_empty() {
+    pub(super) fn pause_of_waits(
+        &self,
+        aof: &AppendOnly,
+        replication: &Replication,
+        now: Moment,
+    ) -> Option<Duration> {
+        if self.index != 0 || replication.waits.is_empty() {
             return None;
         }
-        server.persistence.aof.wait();
-        let deadline = server.replication.waits.next()?;
+        aof.wait();
+        let deadline = replication.waits.next()?;
         Some(Duration::from_millis(deadline.since(now)))
     }
 

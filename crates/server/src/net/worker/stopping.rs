@@ -3,8 +3,8 @@
 use super::{PERIODIC_INTERVAL, Worker};
 use crate::dispatch::Executor;
 use crate::net::connection::Next;
-use crate::state::Server;
 use durability::replication::Phase;
+use durability::replication::Replication;
 use mio::{Events, Interest, Token};
 use session::message::Message;
 use settings::Id;
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 const STALL: Duration = Duration::from_millis(600);
 
 /// Whether a client is a replica that has received its snapshot.
-fn follows(server: &Server, client: u64) -> bool {
-    let replica = server.replication.replica(client);
+fn follows(replication: &Replication, client: u64) -> bool {
+    let replica = replication.replica(client);
     replica.is_some_and(|replica| matches!(replica.phase, Phase::Follows))
 }
 
@@ -52,9 +52,15 @@ impl Worker {
                     continue;
                 };
                 let mut is_behind = false;
-                if connection.session.is_replica && follows(server, connection.session.info.id) {
+                if connection.session.is_replica
+                    && follows(&server.replication, connection.session.info.id)
+                {
                     let may_add = server.workers.draining.load(Relaxed) < server.workers.count;
-                    let (next, has_more) = connection.feed_replica(server, &mut self.scratch);
+                    let (next, has_more) = connection.feed_replica(
+                        &server.feed,
+                        &server.replication,
+                        &mut self.scratch,
+                    );
                     is_behind = may_add || next != Next::Close || connection.pending_bytes() > 0;
                     is_behind &= !server.lifecycle.skips_replicas.load(Relaxed);
                     if has_more {

@@ -149,7 +149,12 @@ impl World {
     fn walk(&mut self, worker: usize) {
         let server = &self.server;
         self.walkers[worker] = match std::mem::replace(&mut self.walkers[worker], Walker::Nowhere) {
-            Walker::Nowhere => match due_walk(server, worker) {
+            Walker::Nowhere => match due_walk(
+                &server.persistence.saving,
+                &server.workers,
+                &server.clock,
+                worker,
+            ) {
                 Some((at, Duration::ZERO)) => Walker::At(at),
                 _ => Walker::Nowhere,
             },
