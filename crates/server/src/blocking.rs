@@ -33,8 +33,7 @@ use crate::state::Server;
 use engine::slab::Slab;
 use session::acl::log::Context;
 use session::clients::flag as client_flag;
-use session::clock::Clock;
-use session::clock::Moment;
+use session::clock::{Clock, Moment};
 use session::inbox::Inbox;
 use session::locks::Locks;
 use session::long::Long;
@@ -47,8 +46,7 @@ use settings::Id;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use store::Keyspace;
-use store::{Event, Key, Kind, Tick, View};
+use store::{Event, Key, Keyspace, Kind, Tick, View};
 use wire::{Args, Output, Reply};
 
 /// Reply of CLIENT UNBLOCK … ERROR to the blocked command.

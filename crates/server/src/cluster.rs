@@ -12,10 +12,9 @@ use session::acl::sha256::{hex, sha256};
 use session::session::Session;
 use settings::Id;
 use settings::words::{ENDPOINT_HOSTNAME, ENDPOINT_UNKNOWN};
-use std::fmt;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
+use std::{fmt, fs};
 use wire::slot::slot;
 
 /// What a client connects to, as `cluster-preferred-endpoint-type` says.

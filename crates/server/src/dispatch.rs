@@ -3,6 +3,8 @@
 
 pub mod apply;
 mod check;
+mod execution;
+mod held;
 pub mod long;
 mod memcached;
 mod prefetch;
@@ -14,8 +16,7 @@ pub mod steps;
 pub use single::exec;
 
 use crate::command::{self, tracking};
-use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec};
-use crate::effects;
+use crate::context::{Chosen, KeyMemo, Spec};
 use crate::replication::primary;
 use crate::saving::work::refuses_writes;
 use crate::state::Server;
@@ -23,23 +24,22 @@ use crate::timing::Timing;
 use crate::{blocking, cluster, notify};
 use check::{check, is_login, refuse, unknown_command};
 use durability::replication::READ_ONLY;
-use engine::refusal::{BEYOND_LIMIT, NO_MEMORY, OUT_OF_MEMORY};
+use engine::refusal::{NO_MEMORY, OUT_OF_MEMORY};
 use engine::segment::Handle;
-use engine::slab::Slab;
-use long::Way;
+use execution::{Engine, context, run_on_segment, run_on_slab};
+use held::{is_held, is_late};
 use session::clients;
 use session::clock::Moment;
 use session::locks::{Locks, Room, lock, lock_now, make_room};
 use session::session::{ReplyMode, Session};
-use session::spec::{Keys, SpecIndex, flag};
+use session::spec::{SpecIndex, flag};
 use session::waiting::Waiter;
 use session::watches::AT_ONCE_MAX;
-use settings::Id;
 use shards::{LockedShards, lock_for, wake_owners};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use steps::FirstStep;
-use store::{Event, Keyspace, Tick, View};
+use store::{Event, Tick, View};
 use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Args, Output, Reply, Span};
 
@@ -116,14 +116,6 @@ enum Step {
     IsLong,
     /// The command has replied for the arguments before this one; the rest runs in further steps.
     Stopped(usize),
-}
-
-/// A worker's access to the engine that holds the keys.
-pub(crate) enum Engine<'s> {
-    /// The keyspace.
-    Slab(LockedShards<'s>),
-    /// The segment engine. The keyspace is empty in this case.
-    Segment(Handle<'s>),
 }
 
 /// Runs commands for one worker. A single worker may hold all shards from one command to the next
@@ -574,219 +566,6 @@ pub(crate) fn after_reply(session: &mut Session, out: &mut Output, position: usi
     if !is_push {
         out.truncate(position);
     }
-}
-
-/// Whether CLIENT PAUSE or a stop holds a command of this client. As in Redis, a command that would
-/// be refused anyway is not held, and EXEC is held like the commands that it runs. A script or
-/// function that declares that it does not write does not count as a write.
-#[cold]
-fn is_held(
-    server: &Server,
-    session: &Session,
-    (spec, flags, args): (&Spec, u32, Args<'_>),
-    moment: Moment,
-) -> bool {
-    if spec.has(flag::NO_PAUSE) || session.info.id == 0 {
-        return false;
-    }
-    const WRITES: u32 = flag::WRITE | flag::MAY_WRITE;
-    let writes = |spec: &Spec, flags: u32, args: Args<'_>| {
-        flags & WRITES != 0
-            && !command::scripting::declares_no_writes(&server.scripting, spec, args)
-    };
-    let may_write = match (spec.keys, &session.transaction) {
-        (Keys::Queued, Some(transaction)) => transaction.iter().any(|(index, args)| {
-            let chosen = command::table().choose(index, args);
-            writes(chosen.spec, chosen.flags(), args)
-        }),
-        (Keys::Queued, None) => false,
-        _ => writes(spec, flags, args),
-    };
-    server.data.pause.holds(may_write, moment)
-}
-
-/// Whether a command that was allowed before its shards were locked must be checked again: a stop
-/// or FAILOVER holds it now, or the server has become a replica.
-#[inline]
-fn is_late(
-    server: &Server,
-    session: &Session,
-    (spec, flags, args): (&Spec, u32, Args<'_>),
-    moment: Moment,
-) -> bool {
-    let is_refused = || {
-        flags & flag::WRITE != 0 && server.config.is_on(Id::ReplicaReadOnly) && session.info.id != 0
-    };
-    server.data.pause.is_set() && is_held(server, session, (spec, flags, args), moment)
-        || server.replication.is_replica() && is_refused()
-}
-
-/// Runs a command on locked shards, unless it is a long one or has to wait.
-#[inline(always)]
-fn run_on_slab<'v>(
-    server: &'v Server,
-    view: &mut View<'v>,
-    locks: &Locks,
-    session: &mut Session,
-    (index, spec, args, memo): (SpecIndex, &'static Spec, &Args<'_>, Option<&KeyMemo>),
-    mut reply: Reply<'_>,
-) -> Step {
-    match long::way(server, view, session, spec, args) {
-        Way::Now => {}
-        way => return step_of(way, &mut reply),
-    }
-    if long::exceeds_output(
-        &server.data.keyspace,
-        view,
-        session.db,
-        spec,
-        args,
-        reply.buffer(),
-    ) {
-        return Step::Ran;
-    }
-    let reply_bytes_max = long::reply_bytes_max(server, spec, args);
-    if let Some(bytes_max) = reply_bytes_max {
-        reply.begin_step(bytes_max);
-    }
-    let (space, position) = (&server.data.keyspace, reply.position());
-    let inner = reply.nested(reply.protocol());
-    let mut ctx = context(server, space, view, locks, session, memo, inner);
-    let step = call(&mut ctx, index, spec, args);
-    if reply_bytes_max.is_some() && reply.end_step() {
-        // The command has changed nothing but counters. It runs again.
-        reply.truncate(position);
-        let way = long::way_of_large_reply(server, view, session, spec, args);
-        return step_of(way, &mut reply);
-    }
-    if view.has_invalidated() {
-        tracking::send(
-            &server.clients,
-            &server.workers.inboxes,
-            view,
-            session.info.id,
-        );
-    }
-    step
-}
-
-/// Returns the outcome for a command that does not run now, refusing it if necessary.
-#[cold]
-fn step_of(way: Way, reply: &mut Reply<'_>) -> Step {
-    match way {
-        Way::Now => Step::Ran,
-        Way::Later => Step::Waits,
-        Way::Aside => Step::IsLong,
-        Way::Never => {
-            reply.error(BEYOND_LIMIT);
-            Step::Refused
-        }
-    }
-}
-
-/// Runs or refuses a command on the segment engine.
-fn run_on_segment<'a, 's>(
-    handle: &'a mut Handle<'s>,
-    server: &'s Server,
-    session: &'a mut Session,
-    (spec, args, memo): (&Spec, &Args<'_>, Option<&'a KeyMemo>),
-    mut reply: Reply<'a>,
-) -> Step {
-    let table = command::table();
-    match spec.run.segment {
-        Segment::Own(run) => {
-            let mut ctx = Ctx {
-                view: handle,
-                session,
-                server,
-                reply,
-                table,
-                memo,
-            };
-            run(&mut ctx, *args);
-            match ctx.session.stopped_at.take() {
-                Some(next) => Step::Stopped(next),
-                None => Step::Ran,
-            }
-        }
-        Segment::Keyless => {
-            let locks = Locks::Some(Vec::new());
-            let mut view = lock(&server.data.keyspace, &locks, handle.now);
-            let space = &server.data.keyspace;
-            let mut ctx = context(server, space, &mut view, &locks, session, memo, reply);
-            (spec.run.slab)(&mut ctx, *args);
-            Step::Ran
-        }
-        Segment::Refused => {
-            let name = spec.name.to_ascii_uppercase();
-            reply.error_fmt(format_args!(
-                "ERR '{name}' is not served by the segment engine; start with --engine slab"
-            ));
-            Step::Refused
-        }
-    }
-}
-
-/// Creates the context of a command on locked shards.
-#[inline]
-fn context<'a, 'v>(
-    server: &'v Server,
-    space: &'v Keyspace,
-    view: &'a mut View<'v>,
-    locks: &'a Locks,
-    session: &'a mut Session,
-    memo: Option<&'a KeyMemo>,
-    reply: Reply<'a>,
-) -> Ctx<'a, 'v> {
-    Ctx {
-        view: Slab {
-            view,
-            space,
-            locks,
-            is_of_feed: session.is_of_feed(),
-        },
-        session,
-        server,
-        reply,
-        table: command::table(),
-        memo,
-    }
-}
-
-/// Runs a command whose shards are locked, if there is room for its writes.
-#[inline]
-fn call(ctx: &mut Ctx<'_, '_>, index: SpecIndex, spec: &Spec, args: &Args<'_>) -> Step {
-    let flags = ctx.table.flags_of(spec, *args);
-    if flags & flag::DENYOOM != 0 {
-        let server = ctx.server;
-        match ctx.view.make_room() {
-            Room::Free => {}
-            Room::Made => {
-                let moment = server.clock.moment();
-                if is_late(server, ctx.session, (spec, flags, *args), moment) {
-                    return Step::Held;
-                }
-            }
-            Room::None => {
-                ctx.reply.error(OUT_OF_MEMORY);
-                return Step::Refused;
-            }
-        }
-    }
-    let position = ctx.reply.position();
-    match ctx.server.feed.is_on() {
-        false => (spec.run.slab)(ctx, *args),
-        true => effects::run(ctx, index, *args),
-    }
-    if std::mem::take(&mut ctx.session.is_held_late) {
-        ctx.reply.truncate(position);
-        return Step::Held;
-    }
-    if ctx.session.tracking.is_some() {
-        tracking::remember(ctx, spec, *args);
-        tracking::end_command(ctx.session, spec);
-    }
-    Step::Ran
 }
 
 #[cfg(test)]

@@ -1,16 +1,12 @@
 //! LATENCY DOCTOR and MEMORY DOCTOR: anything unusual about this server, with numbers and advice.
 
 use crate::context::Table;
-use crate::state::Data;
-use crate::state::Observability;
-use crate::state::Server;
+use crate::state::{Data, Observability, Server};
 use session::clock::Clock;
-use settings::Config;
-use settings::{Id, bytes_for_people, process};
+use settings::{Config, Id, bytes_for_people, process};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
-use store::Keyspace;
-use store::{Census, Spans};
+use store::{Census, Keyspace, Spans};
 
 /// Minimum duration in microseconds of a command's longest call for it to be reported.
 const SLOW_MICROS: u64 = 10_000;

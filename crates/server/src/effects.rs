@@ -21,11 +21,9 @@ mod rewrite;
 use crate::context::Ctx;
 use crate::state::Server;
 use rewrite::Rewrite;
-use session::feed::Batch;
-use session::feed::Feed;
+use session::feed::{Batch, Feed};
 use session::spec::{Form, SpecIndex, flag};
-use store::Keyspace;
-use store::{Class, Key, Lost, Removed, Tick, View};
+use store::{Class, Key, Keyspace, Lost, Removed, Tick, View};
 use wire::Args;
 use wire::number::Text;
 

@@ -12,17 +12,14 @@
 
 mod segment;
 
-use crate::state::Data;
-use crate::state::Server;
-use crate::{blocking, notify};
-use crate::{command, effects};
+use crate::state::{Data, Server};
+use crate::{blocking, command, effects, notify};
 use session::freeing;
 use session::locks::Locks;
 use session::slice::{Steps, slice};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use store::Keyspace;
-use store::{Event, Tick};
+use store::{Event, Keyspace, Tick};
 
 /// Number of steps per call of background work.
 const BACKGROUND_STEPS: u32 = 256;

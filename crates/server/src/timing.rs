@@ -7,12 +7,10 @@
 
 use crate::context::{Spec, Table};
 use crate::crash;
-use crate::state::Observability;
-use crate::state::Server;
+use crate::state::{Observability, Server};
 use session::clients::ClientInfo;
 use session::spec::{SpecIndex, flag};
-use settings::Config;
-use settings::Id;
+use settings::{Config, Id};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Instant;
 use store::Tick;

@@ -1,13 +1,10 @@
 //! The thread that writes the append-only file.
 
 use super::work::apply_sync;
-use crate::state::Server;
-use crate::state::Workers;
-use durability::aof::AppendOnly;
+use crate::state::{Server, Workers};
 use durability::aof::manifest::{Manifest, Part};
-use durability::aof::{Order, Phase, Rewriting, annotation};
-use session::feed::Feed;
-use session::feed::{FILE, Taken};
+use durability::aof::{AppendOnly, Order, Phase, Rewriting, annotation};
+use session::feed::{FILE, Feed, Taken};
 use settings::Id;
 use settings::words::{SYNC_ALWAYS, SYNC_NEVER};
 use std::fs::{self, File};

@@ -3,9 +3,7 @@
 
 use super::table::commands;
 use crate::context::{Chosen, Ctx, Run, Spec};
-use crate::state::Clients;
-use crate::state::Server;
-use crate::state::Workers;
+use crate::state::{Clients, Server, Workers};
 use engine::refusal::OUT_OF_MEMORY;
 use session::inbox::Inbox;
 use session::monitor::Monitors;
@@ -14,11 +12,9 @@ use session::spec::Keys;
 use session::spec::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, READONLY, SKIP_MONITOR, STALE};
 use session::tracking::{Mode, PREFIXES_MAX, TrackingOptions};
 use session::{clients, monitor};
-use settings::Config;
-use settings::Id;
+use settings::{Config, Id};
 use std::sync::Arc;
-use store::Keyspace;
-use store::{Tick, View};
+use store::{Keyspace, Tick, View};
 use wire::Args;
 use wire::number::parse_i64;
 

@@ -21,8 +21,7 @@ use session::spec::flag::{
 };
 use session::spec::{Access, Form, Keys, SpecIndex};
 use session::watches::AT_ONCE_MAX;
-use settings::Config;
-use settings::Id;
+use settings::{Config, Id};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::number::parse_i64;

@@ -7,10 +7,8 @@
 use super::cluster::slots::Walk;
 use crate::context::{Probe, Spec, Work};
 use crate::state::Server;
-use settings::Config;
-use settings::Id;
-use store::Keyspace;
-use store::{Key, View};
+use settings::{Config, Id};
+use store::{Key, Keyspace, View};
 use wire::Args;
 use wire::number::parse_i64;
 

@@ -3,8 +3,7 @@
 use super::{BATCH_CALLS_MAX, Call, Engine, Executor, WHOLE_FROM_CALLS, segment};
 use crate::command::{self};
 use crate::context::{KeyMemo, Spec};
-use store::Keyspace;
-use store::{Tick, View};
+use store::{Keyspace, Tick, View};
 use wire::{Args, Span};
 
 impl Executor<'_> {

@@ -2,14 +2,12 @@
 
 use crate::command;
 use crate::context::{KeyMemo, Spec};
-use crate::state::Data;
-use crate::state::Workers;
+use crate::state::{Data, Workers};
 use session::locks::Locks;
 use session::session::Session;
 use session::spec::Keys;
 use session::watches::AT_ONCE_MAX;
-use store::Keyspace;
-use store::{Tick, View};
+use store::{Keyspace, Tick, View};
 use wire::Args;
 
 /// Shards locked by a worker.

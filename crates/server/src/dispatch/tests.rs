@@ -8,8 +8,9 @@ mod names;
 mod replayed;
 
 use super::*;
+use crate::effects;
 use session::clock::Clock;
-use settings::{Config, Value};
+use settings::{Config, Id, Value};
 
 const NOW: u64 = 1_700_000_000_000;
 

@@ -3,8 +3,7 @@
 //! The first worker sleeps until the earliest segment expires; other running workers then help.
 //! Every 100 ms each worker runs one round for evictions that its own writes may have started.
 
-use crate::state::Data;
-use crate::state::Server;
+use crate::state::{Data, Server};
 use segment::Budget;
 use session::slice::{Steps, slice};
 use std::sync::atomic::Ordering::Relaxed;

@@ -7,13 +7,10 @@
 use super::VERSION;
 use super::admin::{self, Dump};
 use super::turn::{DATABASE, Progress, Turn};
-use crate::state::Clients;
-use crate::state::Data;
-use crate::state::Server;
+use crate::state::{Clients, Data, Server};
 use session::clients::flag;
 use session::clock::Clock;
-use session::stats::Counts;
-use session::stats::Stats;
+use session::stats::{Counts, Stats};
 use settings::{Id, process};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -7,30 +7,25 @@
 
 mod leaving;
 mod memory;
+mod messages;
 mod periodic;
 mod replicas;
+mod sockets;
 mod stopping;
 mod waits;
 
-use crate::command::scripting::functions::load_library;
 use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
-use crate::loading::file::reload;
 use crate::net::connection::{Connection, Next, Scratch};
-use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
+use crate::net::listener::{FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::saving::work as saving;
 use crate::state::Server;
 use durability::aof::AppendOnly;
-use durability::saving::Waiting;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token, Waker};
-use session::clients::flag;
 use session::clock::Moment;
 use session::inbox;
-use session::message::{Message, Port, PortProtocol, Subscriber};
-use session::notices::Kind;
-use session::session::Session;
-use session::socket::{Peer, Stream};
+use session::message::Message;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -503,197 +498,6 @@ impl Worker {
         }
     }
 
-    /// Closes a connection, unless a reply to its blocked command is on its way.
-    fn close(&mut self, index: usize, executor: &mut Executor<'_>) {
-        if !self.end_wait(index, executor) {
-            return;
-        }
-        let Some(mut connection) = self.connections[index].take() else {
-            return;
-        };
-        let _ = self.poll.registry().deregister(&mut connection.stream);
-        connection.release(executor, &mut self.scratch);
-        self.remove_delay(index, &connection.session);
-        executor.forget(&mut connection.session);
-        let server = executor.server();
-        server.clients.registry.remove(connection.session.info.id);
-        server.clients.registry.release();
-        server.observability.stats.workers[self.index]
-            .connections
-            .fetch_sub(1, Relaxed);
-        self.held.remove(&index);
-        self.free.push(index);
-    }
-
-    fn accept(&mut self, executor: &mut Executor<'_>) {
-        let server = Arc::clone(&self.server);
-        let mut accepted = Vec::new();
-        self.listeners.accept(&server, &mut accepted);
-        for Accepted { port, stream, peer } in accepted {
-            let connections = |worker: usize| {
-                server.observability.stats.workers[worker]
-                    .connections
-                    .load(Relaxed)
-            };
-            let worker = (0..server.workers.count)
-                .min_by_key(|worker| connections(*worker))
-                .unwrap_or(self.index);
-            server.observability.stats.workers[worker]
-                .connections
-                .fetch_add(1, Relaxed);
-            if worker == self.index {
-                self.adopt(stream, peer, port, executor);
-            } else {
-                server.workers.inboxes[worker].push(worker, Message::Adopt(stream, peer, port));
-            }
-        }
-    }
-
-    /// Registers a connection and starts serving it.
-    fn adopt(&mut self, mut stream: Stream, peer: Peer, port: Port, executor: &mut Executor<'_>) {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() - 1
-        });
-        let registry = self.poll.registry();
-        let registered = registry.register(&mut stream, Token(index), Interest::READABLE);
-        let server = executor.server();
-        if let Err(error) = registered {
-            server.observability.notices.warn(
-                Kind::Refused,
-                server.clock.moment(),
-                format_args!("a connection from {peer} could not be registered: {error}"),
-            );
-            server.clients.registry.release();
-            server.observability.stats.workers[self.index]
-                .connections
-                .fetch_sub(1, Relaxed);
-            self.free.push(index);
-            return;
-        }
-        let endpoint = self.listeners.endpoint(&stream, &peer, self.index, index);
-        let info = server.clients.registry.add(endpoint, executor.moment());
-        if matches!(stream, Stream::Local(_)) {
-            info.flags.fetch_or(flag::LOCAL, Relaxed);
-        }
-        let mut session = Session::of(info);
-        session.log_out(&server.auth.acl);
-        let mut connection = Connection::new(stream, session);
-        if port.protocol == PortProtocol::Memcached {
-            connection.use_memcached();
-        }
-        if port.has_tls {
-            connection.use_tls(&server.network);
-        }
-        connection.account(&mut self.scratch);
-        self.connections[index] = Some(Box::new(connection));
-        // Input that arrived before the registration does not cause an event on every system.
-        self.serve(index, executor);
-    }
-
-    /// Handles messages from other workers and from this worker's own commands.
-    fn deliver(&mut self, executor: &mut Executor<'_>) {
-        let server = executor.server();
-        if !server.workers.inboxes[self.index].is_filled() {
-            return;
-        }
-        let mut messages = std::mem::take(&mut self.messages);
-        server.workers.inboxes[self.index].take(&mut messages);
-        for message in messages.drain(..) {
-            match message {
-                Message::Adopt(stream, peer, port) => {
-                    self.adopt(stream, peer, port, executor);
-                }
-                Message::Deliver(to, publication) => {
-                    let add = |connection: &mut Connection| connection.deliver(&publication);
-                    self.add_output(to, add, executor);
-                }
-                Message::Send(to, bytes) => {
-                    self.add_output(to, |connection| connection.append(&bytes), executor);
-                }
-                Message::Monitor(to, line) => {
-                    let add = |connection: &mut Connection| {
-                        if connection.session.has_flag(flag::MONITOR) {
-                            connection.append(&line);
-                        }
-                    };
-                    self.add_output(to, add, executor);
-                }
-                Message::Invalidate(to, keys, is_redirected) => {
-                    let add = |c: &mut Connection| c.invalidate(keys.as_deref(), is_redirected);
-                    self.add_output(to, add, executor);
-                }
-                Message::Answer(slot, client, reply) => {
-                    self.answer(slot, client, reply, executor);
-                }
-                Message::Plan(slot, client) => self.plan_wait_of(slot, client),
-                Message::Finished(job) => {
-                    let (slot, client, reply) = executor.finish_long(job);
-                    self.answer(slot, client, reply, executor);
-                }
-                Message::Returned(loan) => {
-                    executor.take_back(*loan);
-                }
-                Message::Saved(epoch, result) => {
-                    executor.finish();
-                    saving::end(server, epoch, result);
-                }
-                Message::Reload(client, protocol, flushes) => {
-                    executor.finish();
-                    reload_for(server, Waiting { client, protocol }, flushes);
-                }
-                Message::Kill(slot, client) => {
-                    if self.client(slot, client).is_some() {
-                        self.cut_off(slot, executor);
-                    }
-                }
-            }
-        }
-        self.messages = messages;
-        for index in std::mem::take(&mut self.touched) {
-            if let Some(connection) = self.connections[index].as_mut() {
-                let next = connection.flush(&mut self.scratch);
-                self.after(index, next, executor);
-            }
-        }
-    }
-
-    /// Plans the end of a client's wait, if the client is still connected and waiting.
-    fn plan_wait_of(&mut self, slot: usize, client: u64) {
-        let connection = self.client(slot, client);
-        let waiter = connection.and_then(|one| one.session.waiter().cloned());
-        if let Some(waiter) = waiter {
-            self.plan_wait(slot, &waiter);
-        }
-    }
-
-    /// Adds a message to the output of a client, if it is still connected. The output is sent at
-    /// the end of [`Worker::deliver`].
-    fn add_output(
-        &mut self,
-        to: Subscriber,
-        add: impl FnOnce(&mut Connection),
-        executor: &mut Executor<'_>,
-    ) {
-        let connection = self.connections.get_mut(to.slot).and_then(Option::as_mut);
-        let Some(connection) = connection.filter(|c| c.session.info.id == to.client) else {
-            return;
-        };
-        if connection.session.is_closing {
-            return;
-        }
-        let was_idle = connection.pending_bytes() == 0;
-        connection.bound_output(&executor.server().config);
-        add(connection);
-        connection.account(&mut self.scratch);
-        if was_idle {
-            self.touched.push(to.slot);
-        } else if connection.is_over_limit(&executor.server().config, executor.moment()) {
-            self.after(to.slot, Next::Wait, executor);
-        }
-        self.account(executor);
-    }
-
     /// Whether the replies of a connection need not be held any longer. If there are connections
     /// whose replies are held, requests to be woken.
     fn has_synced(&self, aof: &AppendOnly) -> bool {
@@ -784,15 +588,6 @@ impl Worker {
             }
         }
     }
-}
-
-/// Performs DEBUG RELOAD for a client, after the snapshot file was written.
-fn reload_for(server: &Server, waiting: Waiting, flushes: bool) {
-    let result = reload(server, flushes, load_library);
-    saving::reply(&server.workers, waiting, |reply| match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(error),
-    });
 }
 
 #[cfg(test)]

@@ -39,8 +39,7 @@ use session::clock::Clock;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use store::Keyspace;
-use store::Tick;
+use store::{Keyspace, Tick};
 
 /// Time between two checks whether something is due.
 const PAUSE: Duration = Duration::from_millis(50);

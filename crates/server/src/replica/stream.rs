@@ -3,8 +3,7 @@
 use mio::{Events, Interest, Poll, Token};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
-use settings::Config;
-use settings::Id;
+use settings::{Config, Id};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};

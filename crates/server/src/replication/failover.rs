@@ -17,10 +17,8 @@
 
 use super::role;
 use crate::effects;
-use crate::state::Data;
-use crate::state::Server;
-use durability::replication::Replication;
-use durability::replication::{Failover, Phase, ReplicaState};
+use crate::state::{Data, Server};
+use durability::replication::{Failover, Phase, ReplicaState, Replication};
 use std::time::{Duration, Instant};
 
 /// Reply of a primary to the request to take over, the same as in Redis.

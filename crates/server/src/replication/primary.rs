@@ -3,9 +3,8 @@
 use crate::effects;
 use crate::state::Server;
 use durability::aof::AppendOnly;
-use durability::replication::Replication;
 use durability::replication::waits::Wait;
-use durability::replication::{EARLIEST, ID_DIGITS, Phase, ReplicaState};
+use durability::replication::{EARLIEST, ID_DIGITS, Phase, ReplicaState, Replication};
 use durability::saving::Then;
 use durability::saving::queue::Plan;
 use session::clients::ClientInfo;

@@ -1,13 +1,10 @@
 //! The change between primary and replica.
 
 use super::primary;
-use crate::blocking;
-use crate::effects;
 use crate::state::Server;
-use durability::replication::Replication;
-use durability::replication::{EARLIEST, PrimaryState, State};
-use settings::Config;
-use settings::{Id, Value};
+use crate::{blocking, effects};
+use durability::replication::{EARLIEST, PrimaryState, Replication, State};
+use settings::{Config, Id, Value};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 

@@ -1,32 +1,30 @@
 //! Work of the workers on snapshots: requesting, beginning and walking one, lending large values,
 //! and the actions after its end.
 
+mod folder;
+mod stopping;
+
+pub use folder::prepare;
+pub use stopping::{abort_stop, cancel, stop};
+
 use crate::aof::work as aof;
 use crate::replication::primary;
-use crate::state::Data;
-use crate::state::Server;
-use crate::state::Workers;
+use crate::state::{Data, Server, Workers};
 use durability::aof::WRITES_REFUSED as WRITES_REFUSED_BY_FILE;
 use durability::replication::{READ_ONLY, TOO_FEW_REPLICAS};
-use durability::restart::Phase as RestartPhase;
-use durability::restart::Restart;
-use durability::saving::Saving;
-use durability::saving::phase::{Ended, Machine};
 use durability::saving::queue::{Plan, Sink, Task};
 use durability::saving::{
-    FAILED_PAUSE, Goal, Position, RETRY_PAUSE, Then, WRITES_REFUSED, Waiting,
+    FAILED_PAUSE, Goal, Position, RETRY_PAUSE, Saving, Then, WRITES_REFUSED, Waiting,
 };
 use engine::refusal::LOADING;
 use session::clock::Clock;
 use session::long::Long;
 use session::message::{Message, Subscriber, Written};
 use session::slice::slice;
-use settings::Config;
 use settings::points::SavePoint;
-use settings::{Id, bytes_for_people, temporary};
+use settings::{Config, Id, bytes_for_people};
 use std::collections::HashSet;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -34,8 +32,6 @@ use store::{Key, SnapshotSink, SnapshotStep, Tick, View};
 use wire::{Output, Reply};
 
 const NOT_SUPPORTED: &str = "ERR snapshots are not supported by the segment engine";
-const NOTHING_TO_CANCEL: &str = "ERR Background saving is currently not in progress or scheduled";
-const STOP_NOT_CANCELLED: &str = "ERR the server stops after this snapshot; use SHUTDOWN ABORT";
 const NOT_SAVED: &str = "ERR the snapshot failed or was cancelled; see the log";
 const SHUTDOWN_FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
@@ -470,152 +466,6 @@ pub fn refuses_writes(server: &Server) -> Option<&'static str> {
         && server.config.is_on(Id::StopWritesOnError)
         && !server.config.text(Id::Save).is_empty();
     is_refused.then_some(WRITES_REFUSED)
-}
-
-/// Checks at the start that snapshots can be written to `dir`, and removes the temporary files
-/// there that a crash has left.
-///
-/// # Errors
-/// Save points are set, and no file can be created. Without save points that is logged.
-pub fn prepare(server: &Server) -> Result<(), String> {
-    let wants = !server.config.text(Id::Save).is_empty();
-    if server.data.segments.is_some() {
-        if wants {
-            log::warn!(
-                "save points have no effect: the segment engine has no snapshots (--engine slab has)"
-            );
-        }
-        return Ok(());
-    }
-    let dir = server.config.text(Id::Dir);
-    let folder = Path::new(&dir);
-    if let Err(error) = temporary::check_folder(folder) {
-        if wants {
-            return Err(format!(
-                "dir {dir}: no file can be created there ({error}), but save points are set; expected a folder that the server may write, or save \"\""
-            ));
-        }
-        log::warn!(
-            "dir {dir}: no file can be created there ({error}), so that SAVE and BGSAVE fail"
-        );
-        return Ok(());
-    }
-    for folder in [folder, &folder.join(server.config.text(Id::AppendDirName))] {
-        match temporary::remove_stale(folder) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                let path = folder.display();
-                log::warn!("{path}: incomplete snapshots are not removed: {error}");
-            }
-            Ok(count @ 1..) => {
-                let path = folder.display();
-                log::info!("incomplete snapshots removed from {path}: {count}");
-            }
-            _ => {}
-        }
-    }
-    report_restarts(&server.config, &server.lifecycle.restart, folder);
-    Ok(())
-}
-
-/// Names the snapshots of restarts in a folder whose keys may be in no other file.
-fn report_restarts(config: &Config, restart: &Restart, folder: &Path) {
-    let inherited = restart.inherited();
-    // If the folder cannot be read, that is in the log.
-    let paths = temporary::of_restarts(folder).unwrap_or_default();
-    let is_other =
-        |path: &&PathBuf| path.file_name() != inherited.as_deref().and_then(Path::file_name);
-    // The append-only file would be loaded in preference.
-    let first = match config.is_on(Id::AppendOnly) {
-        true => {
-            let folder = folder.join(config.text(Id::AppendDirName));
-            format!("move the folder {} away and ", folder.display())
-        }
-        false => String::new(),
-    };
-    for path in paths.iter().filter(is_other) {
-        log::warn!(
-            "{} has the keys of a server that has not completed its restart; {first}rename it to {} to load it at a start, or remove it",
-            path.display(),
-            config.text(Id::DbFilename)
-        );
-    }
-}
-
-/// Stops the server, after a snapshot if one is wanted and no file is being loaded. With `None`,
-/// `wants` depends on whether save points are set. Returns whether the snapshot is awaited. A
-/// restart in progress becomes this stop.
-///
-/// # Errors
-/// The engine has no snapshots, or another stop awaits its snapshot. The message is a reply.
-pub fn stop(
-    server: &Server,
-    cause: &str,
-    wants: Option<bool>,
-    client: Option<Waiting>,
-    is_forced: bool,
-) -> Result<bool, &'static str> {
-    match server.lifecycle.restart.cancel() {
-        RestartPhase::Saving => {
-            abort_stop(server);
-        }
-        // The workers end already.
-        RestartPhase::Ready | RestartPhase::Executing => return Ok(false),
-        RestartPhase::None | RestartPhase::Checking => {}
-    }
-    if server.persistence.loading.is_on()
-        || !wants.unwrap_or_else(|| has_points(&server.data, &server.config))
-    {
-        if wants.is_none() {
-            let changes = server.data.keyspace.changes();
-            warn_unsaved(
-                server,
-                Some(server.persistence.saving.facts(changes).changes),
-            );
-        }
-        server.stop();
-        return Ok(false);
-    }
-    if server.data.segments.is_some() {
-        return Err(NOT_SUPPORTED);
-    }
-    let then = Then::Stop {
-        client,
-        is_forced,
-        goal: Goal::End,
-    };
-    request(server, cause.to_owned(), then)?;
-    Ok(true)
-}
-
-/// Cancels the snapshot in progress or requested, unless the server stops after it. Returns whether
-/// it had begun.
-///
-/// # Errors
-/// There is no such snapshot. The message is a reply.
-pub fn cancel(server: &Server) -> Result<bool, &'static str> {
-    match end_early(server, Machine::cancel) {
-        Ended::Requested(_) => Ok(false),
-        Ended::Running(_) => Ok(true),
-        Ended::Nothing => Err(NOTHING_TO_CANCEL),
-        Ended::IsStop => Err(STOP_NOT_CANCELLED),
-    }
-}
-
-/// Cancels a stop that awaits its snapshot, whether it is forced or not. Returns whether there was
-/// one.
-pub fn abort_stop(server: &Server) -> bool {
-    matches!(
-        end_early(server, Machine::abort),
-        Ended::Requested(_) | Ended::Running(_)
-    )
-}
-
-fn end_early(server: &Server, event: impl FnOnce(&mut Machine) -> Ended) -> Ended {
-    let ended = server.persistence.saving.end_early(&server.data, event);
-    if let Ended::Requested(request) = &ended {
-        follow(server, request.then, None);
-    }
-    ended
 }
 
 /// Takes the actions that follow the end of a snapshot. `bytes` is the length of its file, if it is

@@ -9,9 +9,8 @@
 
 use super::work;
 use crate::state::Server;
-use durability::saving::Saving;
-use durability::saving::encode;
 use durability::saving::queue::{Plan, Task};
+use durability::saving::{Saving, encode};
 use session::inbox::Inbox;
 use session::message::{Message, Written};
 use settings::temporary;

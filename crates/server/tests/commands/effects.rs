@@ -2,9 +2,8 @@
 //! server at a much later time, must lead to the same keys.
 
 use crate::script::{Bench, START, Step, parse};
-use server::Server;
 use server::dispatch::apply::Applier;
-use server::effects;
+use server::{Server, effects};
 use session::Session;
 use session::feed::{ReaderId, Taken};
 use std::collections::BTreeMap;

@@ -2,9 +2,7 @@
 
 use super::{Connection, Scratch};
 use crate::net::tls::TlsStream;
-use crate::state::Network;
-use crate::state::Observability;
-use crate::state::Server;
+use crate::state::{Network, Observability, Server};
 use crate::{command, permission};
 use session::acl::log::{Context, Reason};
 use session::clock::Clock;

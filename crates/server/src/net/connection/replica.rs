@@ -2,10 +2,8 @@
 
 use super::{Connection, Next, Scratch};
 use crate::replication::primary;
-use durability::replication::Phase;
-use durability::replication::Replication;
-use session::feed::Feed;
-use session::feed::Taken;
+use durability::replication::{Phase, Replication};
+use session::feed::{Feed, Taken};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

@@ -3,8 +3,7 @@
 use super::{PERIODIC_INTERVAL, Worker};
 use crate::dispatch::Executor;
 use crate::net::connection::Next;
-use durability::replication::Phase;
-use durability::replication::Replication;
+use durability::replication::{Phase, Replication};
 use mio::{Events, Interest, Token};
 use session::message::Message;
 use settings::Id;

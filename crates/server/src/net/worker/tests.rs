@@ -3,6 +3,8 @@
 use super::*;
 use durability::restart::handover::Handover;
 use session::clock::Clock;
+use session::message::PortProtocol;
+use session::session::Session;
 use settings::{Config, find};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream as Socket};

@@ -1,6 +1,7 @@
 //! Tests of the state machine with two walkers, the thread and the first worker, whose steps a test
 //! takes in any order. Nothing runs in parallel, so a failure can be repeated.
 
+use super::stopping::STOP_NOT_CANCELLED;
 use super::*;
 use crate::command::scripting::functions::load_library;
 use crate::dispatch::{Executor, exec};
@@ -9,7 +10,7 @@ use crate::replication::primary::{Sync, accept};
 use crate::replication::role;
 use crate::saving::tests::{Folder, NOW, read, run};
 use crate::saving::writer::{self, SnapshotFile};
-use durability::saving::phase::{Phase, Request};
+use durability::saving::phase::{Ended, Machine, Phase, Request};
 use proptest::prelude::*;
 use session::clients::Endpoint;
 use session::clock::{Clock, Moment};
