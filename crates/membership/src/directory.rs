@@ -6,7 +6,8 @@
 
 use crate::kv::{Entry, Event};
 use crate::records::{
-    self, BEATS, CONFIG, Config, MAP, Map, NODES, Refusal, Registration, SHARDS, Shard, encode_map,
+    self, BEATS, CONFIG, Config, FAILOVERS, MAP, Map, NODES, PLACE, Refusal, Registration, SHARDS,
+    Shard, encode_map,
 };
 use cluster::{Health, Name, Node, Replica, SLOTS, Topology};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,10 @@ pub struct Directory {
     shards: BTreeMap<Name, Versioned>,
     beats: BTreeMap<Name, i64>,
     nodes: BTreeMap<Name, Known>,
+    /// Revision of the last placement; 0 if there was none.
+    placed: i64,
+    /// Replicas that are requested to become primaries of shards, each with the revision.
+    failovers: BTreeMap<Name, (Name, i64)>,
     problems: BTreeMap<String, String>,
     refused: u64,
 }
@@ -45,6 +50,7 @@ impl Directory {
     /// Takes all records at one revision. Registrations that are not among them have ended.
     pub fn load(&mut self, revision: i64, entries: Vec<Entry>) {
         self.problems.clear();
+        self.failovers.clear();
         for known in self.nodes.values_mut() {
             known.revision = 0;
         }
@@ -64,6 +70,10 @@ impl Directory {
             Event::Put(entry) => self.put(entry),
             Event::Delete(key) => {
                 self.problems.remove(&key);
+                let shard = key.strip_prefix(FAILOVERS).map(str::as_bytes);
+                if let Some(shard) = shard.and_then(Name::parse) {
+                    self.failovers.remove(&shard);
+                }
                 let id = key.strip_prefix(NODES).map(str::as_bytes);
                 if let Some(known) = id
                     .and_then(Name::parse)
@@ -125,6 +135,11 @@ impl Directory {
             self.shards.insert(id, (shard, entry.revision));
         } else if let Some(id) = key.strip_prefix(BEATS) {
             self.beats.insert(named(id)?, entry.revision);
+        } else if key == PLACE {
+            self.placed = entry.revision;
+        } else if let Some(id) = key.strip_prefix(FAILOVERS) {
+            let to = records::decode_failover(value, cluster)?;
+            self.failovers.insert(named(id)?, (to, entry.revision));
         } else if let Some(id) = key.strip_prefix(NODES) {
             let id = named(id)?;
             let registration = Registration::decode(id, value, cluster)?;
@@ -173,6 +188,17 @@ impl Directory {
     /// Returns the nodes with their names.
     pub fn nodes(&self) -> &BTreeMap<Name, Known> {
         &self.nodes
+    }
+
+    /// Revision of the last placement; 0 if there was none.
+    pub fn placed(&self) -> i64 {
+        self.placed
+    }
+
+    /// Returns the replica that is requested to become the primary of a shard, and the revision of
+    /// the request.
+    pub fn failover(&self, shard: Name) -> Option<(Name, i64)> {
+        self.failovers.get(&shard).copied()
     }
 
     /// Returns the names of records that are not used, each with the reason.
@@ -546,6 +572,25 @@ mod tests {
             directory.topology().expect("valid").assigned(),
             good.assigned()
         );
+    }
+
+    #[test]
+    fn a_request_for_a_failover_ends_when_it_is_removed() {
+        let mut directory = started();
+        let key = format!("{FAILOVERS}{}", id(1));
+        put(
+            &mut directory,
+            &key,
+            records::encode_failover(id(12), id(99)),
+        );
+        assert_eq!(
+            directory.failover(id(1)),
+            Some((id(12), directory.revision()))
+        );
+        directory.apply(Event::Delete(key));
+        assert_eq!(directory.failover(id(1)), None);
+        put(&mut directory, PLACE, String::new());
+        assert_eq!(directory.placed(), directory.revision());
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Etcd {
     /// Sends a request as the user, and returns the answer. If the token has ended, the request is
     /// sent once more with a new one.
     async fn ask(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let used = self.current.load(Relaxed);
         self.authenticate().await?;
         let answer = self.answer(path, body).await;
         let answer = match answer {
@@ -109,7 +110,7 @@ impl Etcd {
             }
             answer => answer,
         };
-        answer.map_err(|failure| self.failed(path, &failure))
+        answer.map_err(|failure| self.failed(path, &failure, used))
     }
 
     /// Whether a request was refused because of its token.
@@ -120,8 +121,9 @@ impl Etcd {
 
     /// Sends a request and returns the answer.
     async fn call(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let used = self.current.load(Relaxed);
         let answer = self.answer(path, body).await;
-        answer.map_err(|failure| self.failed(path, &failure))
+        answer.map_err(|failure| self.failed(path, &failure, used))
     }
 
     async fn answer(&self, path: &str, body: &Value) -> Result<Value, Failure> {
@@ -196,6 +198,11 @@ impl Etcd {
         Ok(())
     }
 
+    fn name_of(&self, number: usize) -> String {
+        let endpoint = &self.endpoints[number % self.endpoints.len()];
+        endpoint.to_string().trim_end_matches('/').to_owned()
+    }
+
     fn token(&self) -> Option<HeaderValue> {
         let token = self.token.lock();
         token.unwrap_or_else(|poison| poison.into_inner()).clone()
@@ -208,11 +215,15 @@ impl Etcd {
             .unwrap_or_else(|poison| poison.into_inner()) = token;
     }
 
-    /// Switches to the next endpoint, and drops the token.
-    fn failed(&self, path: &str, failure: &Failure) -> Failure {
-        self.set_token(None);
-        let endpoint = self.endpoint();
-        self.current.fetch_add(1, Relaxed);
+    /// Switches to the next endpoint after a failure of the one that was `used`, and drops the
+    /// token. Of requests that fail together, the first one switches.
+    fn failed(&self, path: &str, failure: &Failure, used: usize) -> Failure {
+        let endpoint = self.name_of(used);
+        let next = used.wrapping_add(1);
+        let current = self.current.compare_exchange(used, next, Relaxed, Relaxed);
+        if current.is_ok() {
+            self.set_token(None);
+        }
         Failure(format!("{endpoint}{path}: {failure}"))
     }
 
@@ -283,9 +294,10 @@ impl Kv for Etcd {
         let (key, end) = self.range();
         let create = json!({"key": key, "range_end": end, "start_revision": from.to_string()});
         let body = json!({"create_request": create});
+        let used = self.current.load(Relaxed);
         let stream = timeout(self.request_time, self.send("/v3/watch", &body)).await;
         let stream = stream.unwrap_or_else(|_| Err(Failure("no answer in time".into())));
-        let stream = stream.map_err(|failure| self.failed("/v3/watch", &failure))?;
+        let stream = stream.map_err(|failure| self.failed("/v3/watch", &failure, used))?;
         Ok(Watch {
             lines: Lines::new(stream),
             prefix: self.prefix.clone(),
@@ -329,16 +341,16 @@ impl Kv for Etcd {
 
     async fn keep_alive(&self, lease: i64) -> Result<bool, Failure> {
         let body = json!({"ID": lease.to_string()});
+        let used = self.current.load(Relaxed);
         let answer = self.ask("/v3/lease/keepalive", &body).await?;
         if let Some(error) = error_of(&answer) {
-            return Err(self.failed("/v3/lease/keepalive", &Failure(error)));
+            return Err(self.failed("/v3/lease/keepalive", &Failure(error), used));
         }
         Ok(number(&answer["result"]["TTL"]) > 0)
     }
 
     fn endpoint(&self) -> String {
-        let endpoint = &self.endpoints[self.current.load(Relaxed) % self.endpoints.len()];
-        endpoint.to_string().trim_end_matches('/').to_owned()
+        self.name_of(self.current.load(Relaxed))
     }
 }
 

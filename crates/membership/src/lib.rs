@@ -5,13 +5,14 @@
 //! The HTTP cache stores registrations and maps of its own.
 //!
 //! [`records`] is the encoding of the records of a cluster of servers, and [`directory`] is what a
-//! node has read of them.
+//! node has read of them. [`copy`] is their copy in a file.
 //!
 //! The crate has no clock of its own beyond time limits, and no threads: its futures run on the
 //! runtime of the caller.
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod copy;
 pub mod directory;
 pub mod etcd;
 pub mod kv;

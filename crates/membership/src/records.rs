@@ -3,9 +3,11 @@
 //! ```text
 //! config    settings that are equal everywhere               (operator)
 //! map       ranges of slots, each with the shard that owns it
-//! shards/S  primary, term, in-sync replicas, history          (primary, or a replica that campaigns)
+//! shards/S  primary, term, in-sync replicas, position         (primary or campaigning replica)
 //! beat/S    the write to it counts, the content does not      (the same)
 //! nodes/N   addresses of a node, and its shard                (the node, under its lease)
+//! place     the write to it counts: it orders the placement of nodes
+//! failover/S  request that a replica becomes the primary      (operator, or the replica)
 //! ```
 //!
 //! S and N are names of 40 hexadecimal digits. Each record except the beat has the number of its
@@ -43,6 +45,11 @@ pub const SHARDS: &str = "shards/";
 pub const BEATS: &str = "beat/";
 /// Beginning of the names of the nodes' records.
 pub const NODES: &str = "nodes/";
+
+/// Name of the record that each placement of a node writes.
+pub const PLACE: &str = "place";
+/// Beginning of the names of requests for a failover.
+pub const FAILOVERS: &str = "failover/";
 
 /// Reason why a record is not used.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -177,6 +184,13 @@ struct ShardText {
 }
 
 #[derive(Serialize, Deserialize)]
+struct FailoverText {
+    format: u32,
+    cluster: String,
+    to: String,
+}
+
+#[derive(Serialize, Deserialize)]
 struct NodeText {
     format: u32,
     cluster: String,
@@ -287,6 +301,24 @@ pub fn decode_map(value: &[u8], cluster: Name) -> Result<Map, Refusal> {
         map.push((first, last, name("shard", &shard)?));
     }
     Ok(map)
+}
+
+/// Encodes a request that a replica becomes the primary.
+pub fn encode_failover(to: Name, cluster: Name) -> String {
+    text(&FailoverText {
+        format: FORMAT,
+        cluster: cluster.to_string(),
+        to: to.to_string(),
+    })
+}
+
+/// Decodes such a request.
+///
+/// # Errors
+/// It cannot be used.
+pub fn decode_failover(value: &[u8], cluster: Name) -> Result<Name, Refusal> {
+    let text: FailoverText = parse(value, Some(cluster))?;
+    name("to", &text.to)
 }
 
 impl Shard {
@@ -484,6 +516,9 @@ mod tests {
         let text = registration().encode(id(9));
         let found = Registration::decode(id(1), text.as_bytes(), id(9));
         assert_eq!(found, Ok(registration()));
+        let text = encode_failover(id(2), id(9));
+        assert_eq!(decode_failover(text.as_bytes(), id(9)), Ok(id(2)));
+        assert!(decode_failover(text.as_bytes(), id(8)).is_err());
     }
 
     #[test]
