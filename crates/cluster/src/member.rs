@@ -128,6 +128,11 @@ impl Member {
         self.without != Some(rule)
     }
 
+    /// Returns the number of this server.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
     /// Newest record that was read.
     pub fn record(&self) -> &Versioned<Record> {
         &self.record
@@ -154,6 +159,15 @@ impl Member {
         match &self.role {
             Role::Primary(primary) => primary.serves(now),
             Role::Replica(_) => false,
+        }
+    }
+
+    /// Returns the first instant at which this server may not serve, if nothing extends the fence
+    /// until then; `None` if it may not serve now.
+    pub fn serves_until(&self) -> Option<Instant> {
+        match &self.role {
+            Role::Primary(primary) => primary.serves_until(),
+            Role::Replica(_) => None,
         }
     }
 

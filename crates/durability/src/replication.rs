@@ -71,6 +71,8 @@ pub struct ReplicaState {
     pub port: u16,
     /// Its identifier as a node of a cluster, if it has reported one.
     pub node_id: Option<String>,
+    /// Random number of the connection in a cluster; 0 if it has sent none.
+    pub link: u64,
     /// Whether the replica expects the snapshot without a line before it (SYNC).
     pub is_old: bool,
     /// Snapshot format that the replica requested.

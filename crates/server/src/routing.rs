@@ -1,6 +1,7 @@
 //! What decides which commands a node of a cluster executes: the topology that its host has
 //! installed, its fence, and the slots that are held for a move.
 
+use crate::seat::Seat;
 use ::cluster::{Instant, Name, Role, SLOTS, Topology};
 use rustix::time::{ClockId, clock_gettime};
 use session::clock::Clock;
@@ -71,6 +72,8 @@ pub struct Routing {
     serial: AtomicU64,
     /// Instant in milliseconds at which the fence ends.
     fence_ms: AtomicU64,
+    /// Place of this node in its shard.
+    pub seat: Seat,
 }
 
 impl Routing {
@@ -88,6 +91,7 @@ impl Routing {
             routes: Mutex::new(Arc::new(routes)),
             serial: AtomicU64::new(0),
             fence_ms: AtomicU64::new(0),
+            seat: Seat::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::restart::work as restarts;
 use crate::saving::{work, writer};
 use crate::state::{Server, thread_count};
 use crate::tls::{self, Tls};
-use crate::{aof, command, http, learner, logging, replay};
+use crate::{aof, command, host, http, learner, logging, replay};
 use durability::restart::handover::Handover;
 use durability::restart::{Request, Restart};
 use engine::segment;
@@ -123,6 +123,7 @@ fn conflicts(config: &Config) -> Vec<String> {
         primary(config).map(drop),
         check_dir(config),
         segments,
+        host::check(config),
         cluster,
     ];
     problems.extend(others.into_iter().filter_map(Result::err));
@@ -189,6 +190,7 @@ pub fn start_after(
         server.network.port.store(address.port(), Relaxed);
     }
     set_restarts(&server, inherited);
+    host::prepare(&server)?;
     // From here on, clients get LOADING until the file is loaded.
     work::prepare(&server)?;
     let load =
@@ -199,6 +201,7 @@ pub fn start_after(
         threads.push(start_saving(&server)?);
         threads.push(start_aof(&server)?);
         start_link(&server)?;
+        start_host(&server)?;
     }
     if server.data.segments.is_some() {
         threads.push(start_learner(&server)?);
@@ -372,6 +375,24 @@ fn start_link(server: &Arc<Server>) -> Result<(), String> {
     let watch = thread.spawn(move || removal::run(&server));
     let failed = |error| format!("threads that follow a primary: {error}");
     link.and(watch).map(|_| ()).map_err(failed)
+}
+
+/// Starts the host of a node of a cluster. Nobody waits for this thread, because it may wait for
+/// etcd.
+fn start_host(server: &Arc<Server>) -> Result<(), String> {
+    if !server.cluster.is_routed() {
+        return Ok(());
+    }
+    let watched = Arc::clone(server);
+    let spawned = Builder::new().name("cluster".to_owned()).spawn(move || {
+        // Without it, a primary serves until its fence, and no replica replaces it.
+        let guard = StopOnDrop::new(watched);
+        if let Err(error) = host::run(&guard.server) {
+            log::error!("cluster: {error}");
+        }
+    });
+    let failed = |error| format!("thread of the cluster: {error}");
+    spawned.map(|_| ()).map_err(failed)
 }
 
 /// Starts the thread that looks at the files of TLS, if a port uses it. Nobody waits for the

@@ -48,6 +48,8 @@ pub struct Announced {
     pub port: u16,
     /// Identifier of the replica as a node of a cluster.
     pub node_id: Option<String>,
+    /// Random number of the connection to a primary of a cluster; 0 if it has sent none.
+    pub link: u64,
     /// Whether the replica sent SYNC, so that no line precedes the snapshot.
     pub is_old: bool,
     /// Snapshot that the replica requests.

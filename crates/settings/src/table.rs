@@ -288,6 +288,15 @@ settings! {
     ClusterAnnounceBusPort "cluster-announce-bus-port", Int(0, 65535), "0", Read, "Port of the cluster bus in CLUSTER NODES. There is no bus, so nothing but the text depends on it.";
     ClusterAnnounceHostname "cluster-announce-hostname", Host, "", Read, "Host name of this node in these replies; empty means none.";
     ClusterEndpoint "cluster-preferred-endpoint-type", Choice(ENDPOINTS), "ip", Read, "Endpoint that cluster clients are given to connect to: ip, hostname, or unknown-endpoint, the host to which they are already connected.";
+    ClusterName "cluster-name", Text, "default", Restart, "Name of the cluster in etcd, with cluster-enabled yes: letters, digits, '-', '_' and '.'. Its records are below /mayfly/cluster/NAME/.";
+    ClusterZone "cluster-zone", Text, "", Restart, "Zone of this node, such as a data center. Replicas are placed in other zones than their primaries where possible.";
+    ClusterConfigFile "cluster-config-file", FileName, "cluster.state", Restart, "File in dir with the name of this node and a copy of the cluster's records, from which it starts without etcd.";
+    ClusterEtcdEndpoints "cluster-etcd-endpoints", Text, "", Restart, "URLs of etcd with cluster-enabled yes, separated by commas, such as http://127.0.0.1:2379.";
+    ClusterEtcdCa "cluster-etcd-ca", Text, "", Restart, "File with the certificates of the authorities that sign etcd's certificates, in PEM; empty means those of the system.";
+    ClusterEtcdCert "cluster-etcd-cert", Text, "", Restart, "File with the certificate of this node for etcd, in PEM; empty means none.";
+    ClusterEtcdKey "cluster-etcd-key", Text, "", Restart, "File with the private key of this certificate, in PEM.";
+    ClusterEtcdUser "cluster-etcd-user", Text, "", Restart, "User of etcd as which this node authenticates; empty means none.";
+    ClusterEtcdPassword "cluster-etcd-password-file", Text, "", Restart, "File with the password of this user.";
     ShutdownTimeout "shutdown-timeout", Int(0, 2_147_483_647), "10", Read, "Maximum time in seconds for which a stop waits until clients have taken their replies and replicas what was written.";
     Daemonize "daemonize", Bool, "no", Restart, "Whether the server leaves the terminal and runs in the background once it accepts connections.";
     PidFile "pidfile", Text, "", Restart, "File that contains the number of the process while the server runs; empty means none, or /run/mayfly.pid with daemonize.";

@@ -62,7 +62,12 @@ impl Primary {
 
     /// Whether this server may serve at an instant.
     pub(super) fn serves(&self, now: Instant) -> bool {
-        !self.yields && self.fence.is_some_and(|fence| now < fence)
+        self.serves_until().is_some_and(|fence| now < fence)
+    }
+
+    /// Returns the fence, unless the shard is being handed over.
+    pub(super) fn serves_until(&self) -> Option<Instant> {
+        self.fence.filter(|_| !self.yields)
     }
 
     /// Forgets transactions in doubt: the record has a new revision, so that transactions guarded

@@ -88,6 +88,11 @@ fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     if ctx.server.data.segments.is_some() {
         return ctx.reply.error("ERR the segment engine has no replication");
     }
+    if ctx.server.cluster.is_routed() {
+        return ctx
+            .reply
+            .error("ERR REPLICAOF not allowed in cluster mode.");
+    }
     if args.is(1, "no") && args.is(2, "one") {
         ctx.unlocked(role::promote);
         return ctx.reply.ok();
@@ -106,6 +111,9 @@ fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 fn fail_over(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if ctx.server.cluster.is_routed() {
+        return ctx.reply.error("ERR FAILOVER not allowed in cluster mode.");
+    }
     if args.len() == 2 && args.is(1, "abort") {
         return match ctx.unlocked(failover::abort) {
             Ok(()) => ctx.reply.ok(),
@@ -151,7 +159,37 @@ fn fail_over(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
+/// Handles what replicas of a cluster send: the shard and the term that they follow, and promises.
+fn configure_member(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let number = |at: usize| args.get(at).and_then(parse_i64);
+    let seat = &ctx.server.cluster.seat;
+    if args.is(1, "cluster-promise") {
+        // A replica expects no reply.
+        let node = ctx.session.announced.as_deref();
+        let node = node.and_then(|announced| announced.node_id.as_deref());
+        let unsigned = |at| number(at).and_then(|n| u64::try_from(n).ok());
+        if let (Some(node), Some(epoch), Some(sent)) = (node, unsigned(2), unsigned(3)) {
+            seat.promised(node, epoch, sent);
+        }
+        return;
+    }
+    let link = number(4).and_then(|n| u64::try_from(n).ok());
+    let (Some(epoch), Some(link), 5) = (number(3), link, args.len()) else {
+        return ctx.reply.error("ERR syntax error");
+    };
+    match seat.check_follower(&args[2], epoch) {
+        Ok(()) => {
+            ctx.session.announced.get_or_insert_default().link = link;
+            ctx.reply.ok();
+        }
+        Err(error) => ctx.reply.error(error),
+    }
+}
+
 fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if args.is(1, "cluster-link") || args.is(1, "cluster-promise") {
+        return configure_member(ctx, args);
+    }
     if args.len().is_multiple_of(2) {
         return ctx.reply.error("ERR syntax error");
     }

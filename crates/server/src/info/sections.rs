@@ -8,6 +8,8 @@ use super::row::Value::{self, Decimal, Lines, State};
 use super::row::{Export::Label, Export::No, Row, counter, gauge, row};
 use crate::aof::work::buffered_bytes;
 use crate::replication::primary;
+use crate::routing;
+use crate::seat::Seat;
 use crate::supervisor;
 use durability::replication::{Phase, PrimaryState, ReplicaState};
 use session::acl::log::Reason;
@@ -467,7 +469,28 @@ fn latency_stats(info: &Report<'_>) -> Value {
 #[rustfmt::skip]
 pub(super) const CLUSTER: &[Row] = &[
     row("cluster_enabled", |info| info.server.config.is_cluster().into(), No(Repeats)),
+    // The next rows are those of a node of a cluster of several.
+    row("etcd_connected", |info| of_node(info, |seat| seat.is_connected.load(Relaxed).into()), gauge("cluster_etcd_connected", "Whether the node follows the cluster's records in etcd.", Lacks)),
+    row("refused_records", |info| of_node(info, |seat| seat.refused_records.load(Relaxed).into()), counter("cluster_refused_records_total", "Number of records in etcd that could not be used.", Lacks)),
+    row("lost_writes", |info| of_node(info, |seat| seat.lost_writes.load(Relaxed).into()), counter("cluster_lost_writes_total", "Number of commands of this node, when it was primary, that its successor does not have.", Lacks)),
+    row("fence_left_ms", fence_left, gauge("cluster_fence_left_seconds", "Time for which the node may serve as primary if nothing extends it; 0 on replicas.", Lacks).times(1e-3)),
 ];
+
+/// Returns a value of a node of a cluster of several, and none for other servers.
+fn of_node(info: &Report<'_>, value: impl Fn(&Seat) -> Value) -> Value {
+    let cluster = &info.server.cluster;
+    match cluster.is_routed() {
+        true => value(&cluster.seat),
+        false => None::<u64>.into(),
+    }
+}
+
+fn fence_left(info: &Report<'_>) -> Value {
+    let now = routing::now(&info.server.clock).0;
+    of_node(info, |_| {
+        info.server.cluster.fence().0.saturating_sub(now).into()
+    })
+}
 
 #[rustfmt::skip]
 pub(super) const KEYSPACE: &[Row] = &[

@@ -7,6 +7,7 @@ use super::stream::{Stream, refusal};
 use crate::cluster::{self, is_id};
 use crate::dispatch::apply::Applier;
 use crate::replication::{failover, role};
+use crate::routing;
 use crate::saving::work as saving;
 use crate::state::{Lifecycle, Server};
 use durability::replication::{EARLIEST, PrimaryState, Replication};
@@ -111,6 +112,8 @@ struct Link<'s> {
     input: Vec<u8>,
     /// Bytes of a transaction that has not ended.
     transaction: Vec<u8>,
+    /// Words of a promise to the primary that was not sent yet.
+    promise: Option<[String; 2]>,
     timeout: Duration,
     last_byte: Instant,
 }
@@ -135,6 +138,7 @@ impl<'s> Link<'s> {
             stream,
             input: Vec::new(),
             transaction: Vec::new(),
+            promise: None,
             timeout,
             last_byte: Instant::now(),
         })
@@ -246,8 +250,11 @@ impl<'s> Link<'s> {
             self.ask(&["REPLCONF", "ip-address", &address])?;
         }
         self.ask(&["REPLCONF", "capa", "eof", "capa", "psync2"])?;
-        match config.is_cluster() {
-            true => self.exchange_ids(),
+        if config.is_cluster() {
+            self.exchange_ids()?;
+        }
+        match self.server.cluster.is_routed() {
+            true => self.introduce(),
             false => Ok(()),
         }
     }
@@ -266,6 +273,18 @@ impl<'s> Link<'s> {
             });
         }
         Ok(())
+    }
+
+    /// Names the shard and the term that this node follows, which the primary may refuse.
+    fn introduce(&mut self) -> io::Result<()> {
+        let link = u64::from(settings::random::chance(0x11e7) as u32) + 1;
+        match self.server.cluster.seat.introduction(link) {
+            Some([shard, epoch, link]) => {
+                let words = ["REPLCONF", "CLUSTER-LINK", &shard, &epoch, &link];
+                self.ask(&words).map(|_| ())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Requests the missing part: the rest of the feed, or a snapshot. Returns whether it was a
@@ -353,6 +372,9 @@ impl<'s> Link<'s> {
                 acked_at = Instant::now();
                 self.acknowledge()?;
             }
+            if let Some([epoch, sent]) = self.promise.take() {
+                self.send(&["REPLCONF", "CLUSTER-PROMISE", &epoch, &sent])?;
+            }
             // With a stream that never pauses, the data threads find no time between its commands.
             if server.persistence.saving.has_request() {
                 saving::begin(server, server.clock.now());
@@ -403,7 +425,9 @@ impl<'s> Link<'s> {
             let end = match parser.parse(&mut input[at..], &mut spans) {
                 Ok(Parsed::Command { consumed }) => {
                     let args = Args::new(&input[at..at + consumed], &spans);
-                    is_requested |= args.is(0, "replconf") && args.is(1, "getack");
+                    if args.is(0, "replconf") {
+                        is_requested |= self.take_note(args);
+                    }
                     if let Err(why) = applier.apply(args, now) {
                         return (at > 0, Err(self.refuse(why)));
                     }
@@ -423,6 +447,16 @@ impl<'s> Link<'s> {
         input.drain(..at);
         self.input = input;
         (at > 0, Ok(is_requested))
+    }
+
+    /// Handles a REPLCONF of the primary. Returns whether it requests an acknowledgement.
+    fn take_note(&mut self, args: Args<'_>) -> bool {
+        let is_asked = args.is(1, "cluster-ask");
+        if is_asked {
+            let now = routing::now(&self.server.clock);
+            self.promise = self.server.cluster.seat.asked(args, now);
+        }
+        is_asked || args.is(1, "getack")
     }
 
     /// Records that a command of the primary cannot be executed. Returns the error with which the

@@ -285,6 +285,7 @@ mod tests {
             address: "127.0.0.1".to_owned(),
             port: 1,
             node_id: None,
+            link: 0,
             is_old: false,
             form: SnapshotForm::default(),
             is_snapshot_only: false,

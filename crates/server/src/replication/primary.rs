@@ -68,6 +68,7 @@ pub fn accept(
         address: announced.address.clone().unwrap_or(host),
         port: announced.port,
         node_id: announced.node_id.clone(),
+        link: announced.link,
         is_old: announced.is_old,
         form: announced.form,
         is_snapshot_only: announced.is_snapshot_only,
@@ -430,7 +431,8 @@ pub fn ping(server: &Server) {
     // have no more than its snapshot.
     let is_stopping = server.persistence.saving.stop_in_progress().is_some();
     let replication = &server.replication;
-    if replication.is_replica() || replication.failover().is_some() || is_stopping {
+    let is_changing = server.cluster.seat.is_changing.load(Relaxed);
+    if replication.is_replica() || replication.failover().is_some() || is_stopping || is_changing {
         return;
     }
     if server.replication.has_replicas() {

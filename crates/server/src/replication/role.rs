@@ -66,8 +66,12 @@ pub(super) fn follow_when(
     replication.bell.notify_all();
 }
 
-/// Sets `replicaof`, so that CONFIG REWRITE and a restart keep the role.
+/// Sets `replicaof`, so that CONFIG REWRITE and a restart keep the role. That of a node of a
+/// cluster follows from the cluster's records.
 fn record(config: &Config, primary: String) {
+    if config.is_routed() {
+        return;
+    }
     config.put(Id::ReplicaOf, &Value::Text(primary));
 }
 

@@ -56,6 +56,7 @@ pub const CRATES: [CrateRule; 24] = [
             "durability",
             "engine",
             "learn",
+            "membership",
             "policy",
             "script",
             "segment",
@@ -79,6 +80,8 @@ pub const CRATES: [CrateRule; 24] = [
         7,
         "cli",
         &[
+            "cluster",
+            "membership",
             "server",
             "settings",
             "session",
