@@ -4,6 +4,7 @@
 
 mod allocator;
 mod check;
+mod cluster;
 mod edge;
 mod manual;
 mod memory;
@@ -72,6 +73,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Report what a snapshot file contains, and where it is damaged.
     Check(check::Arguments),
+    /// Create and operate a cluster of several servers.
+    Cluster(cluster::Arguments),
     /// Report whether a server answers, for health checks.
     Ping(ping::Arguments),
     /// Measure this server, and compare it with others.
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         None => serve::run(arguments.serve),
         Some(Command::Serve(arguments)) => serve::run(arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Cluster(arguments)) => unless_broken_pipe(cluster::run(&arguments)),
         Some(Command::Ping(arguments)) => ping::run(&arguments),
         Some(Command::Bench(bench)) => bench.run().map_err(anyhow::Error::from),
         Some(Command::Sim(arguments)) => unless_broken_pipe(sim::run(&arguments)),
@@ -162,6 +166,25 @@ mod tests {
 
     fn parsed(line: &str) -> Result<CommandLine, clap::Error> {
         parse(line.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_is_started_with_two_options() {
+        let line = "mayfly serve --cluster etcd=http://a:1,http://b:2 --zone z";
+        let arguments = parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let expected = [
+            ("cluster-etcd-endpoints", "http://a:1,http://b:2"),
+            ("cluster-zone", "z"),
+            ("cluster-enabled", "yes"),
+        ];
+        assert_eq!(arguments.serve.given(), expected);
+        for line in ["mayfly --cluster http://a:1", "mayfly --cluster etcd="] {
+            let error = parsed(line).err().map(|error| error.to_string());
+            assert!(
+                error.is_some_and(|error| error.contains("expected etcd=URLS")),
+                "{line}"
+            );
+        }
     }
 
     #[test]

@@ -75,6 +75,13 @@ pub struct Arguments {
     /// Password that clients must send
     #[arg(long, value_name = "PASSWORD", allow_hyphen_values = true)]
     requirepass: Option<String>,
+    /// Serve as a node of the cluster whose records are in etcd, such as etcd=http://10.0.0.1:2379;
+    /// several URLs are separated by commas (see cluster-name for its name)
+    #[arg(long, value_name = "etcd=URLS", value_parser = etcd_of)]
+    cluster: Option<String>,
+    /// Zone of this node of a cluster, such as a data center [default: none]
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<String>,
     /// Format of the log: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -96,7 +103,9 @@ pub struct Arguments {
 }
 
 /// Names of the subcommands, for the message about an unknown one.
-const SUBCOMMANDS: [&str; 7] = ["serve", "check", "ping", "bench", "sim", "edge", "trace"];
+const SUBCOMMANDS: [&str; 8] = [
+    "serve", "check", "cluster", "ping", "bench", "sim", "edge", "trace",
+];
 
 /// Maximum number of errors in the settings that are printed after the first one.
 const PROBLEMS_MAX: usize = 20;
@@ -119,6 +128,8 @@ const OWN: &[&str] = &[
     "expiry",
     "http",
     "requirepass",
+    "cluster",
+    "zone",
     "log-format",
     "loglevel",
     "config",
@@ -169,6 +180,13 @@ pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
     joined
 }
 
+/// Returns the URLs of `--cluster etcd=URLS`.
+fn etcd_of(text: &str) -> Result<String, String> {
+    let urls = text.strip_prefix("etcd=").filter(|urls| !urls.is_empty());
+    let expected = || "expected etcd=URLS, such as etcd=http://10.0.0.1:2379".to_owned();
+    urls.map(str::to_owned).ok_or_else(expected)
+}
+
 impl Arguments {
     /// Returns true if the first word is not the name of a subcommand.
     pub fn names_no_subcommand(&self) -> bool {
@@ -197,14 +215,17 @@ impl Arguments {
             ("expiry", &self.expiry),
             ("http", &self.http),
             ("requirepass", &self.requirepass),
+            ("cluster-etcd-endpoints", &self.cluster),
+            ("cluster-zone", &self.zone),
             ("log-format", &self.log_format),
             ("loglevel", &self.loglevel),
         ];
         let own = own
             .into_iter()
             .filter_map(|(name, value)| value.as_deref().map(|value| (name, value)));
+        let joins = self.cluster.as_ref().map(|_| ("cluster-enabled", "yes"));
         let others = self.settings.iter().filter_map(|text| text.split_once('='));
-        own.chain(others).collect()
+        own.chain(joins).chain(others).collect()
     }
 }
 
