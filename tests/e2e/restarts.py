@@ -20,7 +20,7 @@ from snapshots import content, fill
 pytestmark = pytest.mark.only_mayfly
 
 # Number of strings beside the values of all types, a part of which has deadlines.
-STRINGS = 20_000
+STRINGS = 4_000
 
 
 def fill_all(r: redis.Redis) -> None:

@@ -43,7 +43,8 @@ class Server:
         self.ignores_file_size = ignores_file_size
         self.folder = tempfile.TemporaryDirectory(prefix="mayfly-e2e-")
         self.log_path = Path(self.folder.name) / "log"
-        save = ("--save", "", "--appendonly", "no") if Path(binary).name in PEERS else ()
+        # A synchronization waits by default for five seconds for further replicas.
+        save = ("--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0") if Path(binary).name in PEERS else ()
         command = [*command_of(binary), *save, "--bind", "127.0.0.1", *options]
         self.ended_log: str | None = None
         for _ in range(PORTS_MAX):

@@ -36,18 +36,30 @@ def fill(r: redis.Redis) -> None:
 def content(r: redis.Redis) -> dict:
     """Everything that clients can read."""
     readers = {
-        b"string": r.get,
-        b"list": lambda key: r.lrange(key, 0, -1),
-        b"set": r.smembers,
-        b"zset": lambda key: r.zrange(key, 0, -1, withscores=True),
-        b"hash": r.hgetall,
-        b"stream": lambda key: (r.xrange(key), r.xinfo_groups(key)[0]["last-delivered-id"]),
+        b"string": lambda pipe, key: pipe.get(key),
+        b"list": lambda pipe, key: pipe.lrange(key, 0, -1),
+        b"set": lambda pipe, key: pipe.smembers(key),
+        b"zset": lambda pipe, key: pipe.zrange(key, 0, -1, withscores=True),
+        b"hash": lambda pipe, key: pipe.hgetall(key),
+        b"stream": lambda pipe, key: pipe.xrange(key).xinfo_groups(key),
     }
     found = {}
     for db in (0, 5):
         r.execute_command("SELECT", db)
-        for key in r.scan_iter(count=1000):
-            found[db, key] = (readers[r.type(key)](key), r.pexpiretime(key))
+        # Each key once: a scan may return it again.
+        keys = list(dict.fromkeys(r.scan_iter(count=1000)))
+        for start in range(0, len(keys), 1000):
+            some = keys[start : start + 1000]
+            pipe = r.pipeline(transaction=False)
+            for key in some:
+                pipe.type(key).pexpiretime(key)
+            facts = pipe.execute()
+            for key, kind in zip(some, facts[::2], strict=True):
+                readers[kind](pipe, key)
+            replies = iter(pipe.execute())
+            for key, kind, deadline in zip(some, facts[::2], facts[1::2], strict=True):
+                value = next(replies)
+                found[db, key] = ((value, next(replies)[0]["last-delivered-id"]) if kind == b"stream" else value, deadline)
     r.execute_command("SELECT", 0)
     return found
 
