@@ -139,7 +139,10 @@ impl<K: Kv> Host<K> {
                     self.again.notify_one();
                 }
             }
-            Err(failure) => log::debug!("cluster: registration: {failure}"),
+            Err(failure) => {
+                self.lost(failure);
+                self.again.notify_one();
+            }
         }
     }
 

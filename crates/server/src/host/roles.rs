@@ -198,7 +198,7 @@ impl<K: Kv> Host<K> {
             return;
         };
         if std::mem::take(&mut self.roles.was_primary) {
-            report_loss(&self.server, position);
+            end_term(&self.server, position);
         }
         role::follow(&self.server, &host, port);
         self.roles.following = Some(wanted);
@@ -240,29 +240,32 @@ impl<K: Kv> Host<K> {
 }
 
 /// Counts and logs the commands that this former primary has and its successor does not: those
-/// after the position at which the new term began.
-fn report_loss(server: &Server, position: u64) {
-    let end = server.feed.end();
-    let lost = match end > position {
-        true => commands_after(server, position),
-        false => Some(0),
+/// after the position at which the new term began. If there are none, what else is there, such as
+/// requests to replicas, is dropped, so that this node continues the history without a snapshot.
+fn end_term(server: &Server, position: u64) {
+    let bytes = server.feed.end().saturating_sub(position);
+    let found = match bytes {
+        0 => Some(0),
+        _ => commands_after(server, position),
     };
-    match lost {
-        Some(0) => log::info!("cluster: the new primary has all writes of this node"),
-        Some(count) => {
-            server.cluster.seat.lost_writes.fetch_add(count, Relaxed);
-            log::warn!(
-                "cluster: this node was primary and drops {count} commands ({} bytes) that the new primary does not have",
-                end - position
-            );
+    // Without the bytes, their commands are unknown.
+    let count = found.unwrap_or(1);
+    server.cluster.seat.lost_writes.fetch_add(count, Relaxed);
+    match (found, bytes) {
+        (Some(0), 0) => log::info!("cluster: the new primary has all writes of this node"),
+        (Some(0), _) => {
+            log::info!("cluster: the new primary has all writes of this node");
+            // The file has the bytes already.
+            if !server.persistence.aof.is_on() {
+                server.feed.restart_at(position);
+            }
         }
-        None => {
-            server.cluster.seat.lost_writes.fetch_add(1, Relaxed);
-            log::warn!(
-                "cluster: this node was primary and drops {} bytes of commands that the new primary does not have; the backlog no longer has them, so that they are counted as one",
-                end - position
-            );
-        }
+        (Some(count), _) => log::warn!(
+            "cluster: this node was primary and drops {count} commands ({bytes} bytes) that the new primary does not have"
+        ),
+        (None, _) => log::warn!(
+            "cluster: this node was primary and drops {bytes} bytes of commands that the new primary does not have; they are counted as one, because the backlog no longer has them"
+        ),
     }
 }
 
@@ -306,21 +309,24 @@ mod tests {
     #[test]
     fn lost_commands_are_counted() {
         let server = Server::new(Config::default(), Clock::manual(1)).expect("valid settings");
+        let lost = || server.cluster.seat.lost_writes.load(Relaxed);
         server.feed.set_backlog(1 << 20);
         server.feed.append_raw(b"*1\r\n$4\r\nPING\r\n");
         let position = server.feed.end();
-        report_loss(&server, position);
-        assert_eq!(server.cluster.seat.lost_writes.load(Relaxed), 0);
+        end_term(&server, position);
+        assert_eq!(lost(), 0);
         server.feed.append_raw(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n");
         for _ in 0..3 {
             server.feed.append_raw(b"*2\r\n$4\r\nINCR\r\n$1\r\na\r\n");
         }
+        let end = server.feed.end();
         server.feed.append_raw(b"*1\r\n$4\r\nPING\r\n");
-        assert_eq!(commands_after(&server, position), Some(3));
-        report_loss(&server, position);
-        assert_eq!(server.cluster.seat.lost_writes.load(Relaxed), 3);
-        server.feed.restart_at(server.feed.end());
-        report_loss(&server, position);
-        assert_eq!(server.cluster.seat.lost_writes.load(Relaxed), 4);
+        end_term(&server, position);
+        assert_eq!(lost(), 3);
+        // What has no effect is dropped, so that the history continues.
+        end_term(&server, end);
+        assert_eq!((lost(), server.feed.end()), (3, end));
+        end_term(&server, position);
+        assert_eq!(lost(), 4, "the bytes are no longer stored");
     }
 }

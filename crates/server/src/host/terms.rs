@@ -230,7 +230,11 @@ impl<K: Kv> Host<K> {
             (Ok(Some(_)), None) => {}
             // The record or the beat has changed meanwhile.
             (Ok(None), _) => self.again.notify_one(),
-            (Err(failure), _) => log::debug!("cluster: {:?}: {failure}", sent.purpose),
+            (Err(failure), _) => {
+                self.lost(failure);
+                // The changes may come from the endpoint that does not answer.
+                self.again.notify_one();
+            }
         }
     }
 
