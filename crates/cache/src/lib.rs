@@ -1,8 +1,9 @@
 //! Storage of entries, and the host of eviction policies and expiry indexes.
 //!
-//! [`Shard`] joins four independent parts: entries (here [`PackedEntries`], a table of tagged slots
-//! over an arena of blocks), an eviction policy, an expiry index, and the accounting of their
-//! memory. All of it runs under the caller's lock and on the caller's clock.
+//! [`Shard`] joins independent parts: entries (here [`PackedEntries`], a table of tagged slots over
+//! an arena of blocks), an eviction policy, an expiry index, groups of entries that are removed at
+//! one instant, and the accounting of their memory. All of it runs under the caller's lock and on
+//! the caller's clock.
 //!
 //! The crate has no locks, no time, no commands and no data types. A value that is too large for a
 //! block is an [`Outside`] object of the caller's type.
@@ -16,6 +17,7 @@ mod block;
 mod blocks;
 mod cells;
 pub mod entries;
+pub mod groups;
 pub mod packed;
 pub mod shard;
 pub mod value;
@@ -24,8 +26,9 @@ pub mod prefetch;
 pub mod table;
 
 pub use arena::Arena;
-pub use block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape, TAG_MAX};
+pub use block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, MARKS_MAX, Shape, TAG_MAX};
 pub use entries::{Entries, Owner};
+pub use groups::{GroupFacts, Marks};
 pub use packed::PackedEntries;
 pub use shard::{Scope, Shard};
 pub use table::{Position as TablePosition, Table};

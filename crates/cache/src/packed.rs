@@ -7,13 +7,14 @@
 //! All changes of an entry go through [`PackedEntries::reshape`]. It returns the entry's slot after
 //! the change, and the caller notifies the algorithms.
 
+mod marks;
 mod unsaved;
 mod walk;
 
 use crate::arena::Arena;
 use crate::block::{
-    INLINE_KEY_MAX, INLINE_VALUE_MAX, KEY_OUTSIDE, LENGTH_FOLLOWS, Layout, OUTSIDE, Parts, Shape,
-    TAG_MAX, Widths, read_u64, width,
+    INLINE_KEY_MAX, INLINE_VALUE_MAX, KEY_OUTSIDE, LENGTH_FOLLOWS, Layout, MARK_BYTES, MARKS_MAX,
+    OUTSIDE, Parts, Shape, TAG_MAX, Widths, length_word, read_u64, width,
 };
 use crate::blocks::{Blocks, OutsideEntry};
 use crate::entries::Owner;
@@ -277,6 +278,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             policy_bits: 0,
             link: 0,
             key_len,
+            marks: &[],
             key,
             value: bytes,
         };
@@ -357,6 +359,10 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         let (old_granules, key_len) = (layout.granules(), layout.header >> 15 & 0xff);
         let mut old = std::mem::take(&mut self.rewritten);
         old.clear();
+        let marks_at = self.blocks.widths.marks(block);
+        let mut kept_marks = [0; MARK_BYTES * MARKS_MAX];
+        let marks = &mut kept_marks[..marks_at.len()];
+        marks.copy_from_slice(&block[marks_at]);
         old.extend_from_slice(&block[layout.key_at..layout.value_at() + layout.value_len]);
         let (key, same) = old.split_at(layout.value_at() - layout.key_at);
         let (kind, number, mut dropped) = (layout.kind(), Self::number_of(block, &layout), None);
@@ -381,6 +387,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             policy_bits,
             link,
             key_len,
+            marks,
             key,
             value: bytes,
         };
@@ -426,9 +433,14 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             NewValue::Outside(_) => return None,
         };
         let is_new = matches!(value, NewValue::Inline(..));
+        let marks_len = match layout.has_length_word() {
+            true => self.blocks.widths.marks(block).len(),
+            false => 0,
+        };
+        let has_length_word = new_len >= LENGTH_FOLLOWS || marks_len > 0;
         if !is_alike
             || is_new && layout.kind() == OUTSIDE
-            || (new_len >= LENGTH_FOLLOWS) != (layout.value_len >= LENGTH_FOLLOWS)
+            || has_length_word != layout.has_length_word()
             || Arena::granules(layout.value_at() + new_len) != layout.granules()
         {
             return None;
@@ -440,12 +452,16 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             block[layout.deadline_at..layout.deadline_at + 8].copy_from_slice(&word);
         }
         if let NewValue::Inline(_, bytes) = value {
-            let length = (new_len.min(LENGTH_FOLLOWS) as u32) << 23;
-            let header = layout.header & 0x007f_fff0 | tag | length;
+            let length = match has_length_word {
+                true => LENGTH_FOLLOWS,
+                false => new_len,
+            };
+            let header = layout.header & 0x007f_fff0 | tag | (length as u32) << 23;
             block[..4].copy_from_slice(&header.to_le_bytes());
-            if new_len >= LENGTH_FOLLOWS {
-                let at = layout.key_at - 2;
-                block[at..at + 2].copy_from_slice(&(new_len as u16).to_le_bytes());
+            if has_length_word {
+                let at = layout.key_at - marks_len - 2;
+                let word = length_word(new_len, marks_len / MARK_BYTES);
+                block[at..at + 2].copy_from_slice(&word);
             }
             let at = layout.value_at();
             block[at..at + new_len].copy_from_slice(bytes);

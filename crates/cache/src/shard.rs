@@ -8,6 +8,7 @@
 use crate::block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape};
 use crate::cells::NewCells;
 use crate::entries::{Entries, Owner};
+use crate::groups::Groups;
 use crate::packed::PackedEntries;
 use crate::value::{NewValue, Outside, Value};
 use policy::{
@@ -15,6 +16,7 @@ use policy::{
 };
 
 mod drain;
+mod grouping;
 
 /// Set of entries managed by the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -43,6 +45,10 @@ pub struct Shard<E, P, X> {
     /// Whether only writes count as hits.
     ignores_reads: bool,
     expiry: X,
+    /// `None` if no entry has groups.
+    groups: Option<Box<Groups>>,
+    /// Whether a group was dissolved whose members are not all removed.
+    has_stale: bool,
 }
 
 impl<E, P, X> Shard<E, P, X>
@@ -61,6 +67,8 @@ where
             volatile_bytes: 0,
             ignores_reads: false,
             expiry,
+            groups: None,
+            has_stale: false,
         }
     }
 
@@ -74,6 +82,8 @@ where
             volatile_bytes: 0,
             ignores_reads: false,
             expiry,
+            groups: None,
+            has_stale: false,
         }
     }
 
@@ -392,6 +402,7 @@ where
                 None
             };
             self.moved(slot, at, Shape { deadline, owner });
+            self.moved_in_groups(slot, at);
         }
         if old.deadline.is_none() && new.deadline.is_some() {
             self.deadline_changed(at, None);
@@ -509,6 +520,7 @@ where
             self.deadline_lost(slot);
         }
         self.subtract_weight(shape.owner, |this| this.entries.weight_of(slot));
+        self.leave_groups(slot);
         self.entries.remove(slot)
     }
 
@@ -518,6 +530,7 @@ where
         debug_assert!(shape.deadline.is_some());
         self.remove_from_policy(slot);
         self.subtract_weight(shape.owner, |this| this.entries.weight_of(slot));
+        self.leave_groups(slot);
         self.entries.remove(slot)
     }
 
@@ -551,6 +564,7 @@ where
             };
             let shape = self.entries.shape(new);
             self.moved(old, new, shape);
+            self.moved_in_groups(old, new);
         }
         true
     }
@@ -560,6 +574,7 @@ where
     pub fn check(&mut self) {
         self.entries.check();
         self.check_algorithms();
+        self.check_groups();
         assert_eq!(self.expiry.len(), self.entries.deadlines());
         assert_eq!(
             self.entries.owned().iter().sum::<usize>(),

@@ -1,0 +1,335 @@
+//! Groups of entries that can be removed at one instant, by name. The host calls the name of a
+//! group a tag of its keys.
+//!
+//! An entry stores the numbers of its groups in its block (`block.rs`), and a group its members
+//! ([`members`]). [`Groups::dissolve`] takes the name from a group in constant time, however many
+//! members it has: the next entry with this name begins a new group with another number. So a group
+//! is one *generation* of its name, no generation is stored or compared, and none can wrap. The
+//! members of a dissolved group do not exist for the host, which removes them in steps
+//! ([`Groups::next_stale`]). A number is used again only when no entry has it.
+//!
+//! An entry leaves its groups when it is removed, and a group without members has no record. So
+//! nothing is left of a key that has expired.
+//!
+//! ```text
+//! in the entry   length word 2 (none more from 511 bytes on) │ number 4 for each group
+//! in the group   2 to 5 bytes per member in one of few groups; a name with one member takes 120
+//! ```
+
+mod members;
+#[cfg(test)]
+mod tests;
+
+use crate::block::MARKS_MAX;
+use members::Members;
+use policy::Slot;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of a group other than its name and members: its counters of references and its place in
+/// the tree of names, whose nodes are two thirds full on average.
+const GROUP_BYTES: usize =
+    2 * size_of::<usize>() + (size_of::<Arc<[u8]>>() + size_of::<u32>()) * 3 / 2;
+
+/// Numbers of an entry's groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    numbers: [u32; MARKS_MAX],
+    len: u8,
+}
+
+impl Marks {
+    /// Returns the numbers.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.numbers[..usize::from(self.len)]
+    }
+
+    /// Adds a number, unless it is there. Returns false if there is no room for it.
+    pub(crate) fn push(&mut self, number: u32) -> bool {
+        if self.as_slice().contains(&number) {
+            return true;
+        }
+        let is_free = usize::from(self.len) < MARKS_MAX;
+        if is_free {
+            self.numbers[usize::from(self.len)] = number;
+            self.len += 1;
+        }
+        is_free
+    }
+}
+
+#[derive(Debug)]
+struct Group {
+    name: Arc<[u8]>,
+    members: Members,
+    /// Number of the call of `dissolve` that took its name; 0 for a group that has it.
+    dissolved: u64,
+}
+
+/// Number of groups and of their members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupFacts {
+    /// Number of groups that have their name.
+    pub groups: u64,
+    /// Number of pairs of an entry and a group that has its name.
+    pub pairs: u64,
+    /// Number of pairs of an entry and a dissolved group, which are not removed yet.
+    pub stale_pairs: u64,
+    /// Number of bytes of all groups.
+    pub bytes: u64,
+}
+
+/// The groups of one shard's entries.
+#[derive(Debug, Default)]
+pub struct Groups {
+    by_name: BTreeMap<Arc<[u8]>, u32>,
+    groups: Vec<Option<Group>>,
+    vacant: Vec<u32>,
+    /// Numbers of dissolved groups whose number is not free again. Some may have no members left.
+    stale: Vec<u32>,
+    pairs: u64,
+    stale_pairs: u64,
+    /// Number of groups that were dissolved.
+    dissolved: u64,
+    /// Value of `dissolved` when the snapshot in progress began.
+    dissolved_before_saving: u64,
+    /// Bytes of names and members.
+    held_bytes: u64,
+}
+
+impl Groups {
+    /// Returns the number of the group with a name, which is created if there is none. The caller
+    /// adds a member to a new group.
+    pub fn number(&mut self, name: &[u8]) -> u32 {
+        if let Some(number) = self.by_name.get(name) {
+            return *number;
+        }
+        let name: Arc<[u8]> = name.into();
+        self.held_bytes += (name.len() + GROUP_BYTES) as u64;
+        let group = Group {
+            name: Arc::clone(&name),
+            members: Members::default(),
+            dissolved: 0,
+        };
+        let number = match self.vacant.pop() {
+            Some(number) => {
+                self.groups[number as usize] = Some(group);
+                number
+            }
+            None => {
+                self.groups.push(Some(group));
+                self.groups.len() as u32 - 1
+            }
+        };
+        self.by_name.insert(name, number);
+        number
+    }
+
+    fn group(&self, number: u32) -> &Group {
+        let group = self.groups[number as usize].as_ref();
+        group.expect("an entry has the numbers of present groups only")
+    }
+
+    fn group_mut(&mut self, number: u32) -> &mut Group {
+        let group = self.groups[number as usize].as_mut();
+        group.expect("an entry has the numbers of present groups only")
+    }
+
+    fn count_bytes(&mut self, change: i64) {
+        self.held_bytes = self.held_bytes.wrapping_add_signed(change);
+    }
+
+    /// Adds an entry to a group.
+    pub fn add(&mut self, number: u32, slot: Slot) {
+        let group = self.group_mut(number);
+        debug_assert_eq!(group.dissolved, 0);
+        let change = group.members.insert(slot.0);
+        self.count_bytes(change);
+        self.pairs += 1;
+    }
+
+    /// Removes an entry from a group. A group that has its name and no member left is removed, too.
+    pub fn remove(&mut self, number: u32, slot: Slot) {
+        let group = self.group_mut(number);
+        let change = group.members.remove(slot.0).expect("the slot is a member");
+        let (is_stale, is_empty) = (group.dissolved > 0, group.members.len() == 0);
+        self.count_bytes(change);
+        if is_stale {
+            self.stale_pairs -= 1;
+            return;
+        }
+        self.pairs -= 1;
+        if is_empty {
+            self.remove_empty(number);
+        }
+    }
+
+    /// Removes a group to which no member was added.
+    pub fn remove_empty(&mut self, number: u32) {
+        if self.group(number).members.len() == 0 {
+            let name = Arc::clone(&self.group(number).name);
+            self.by_name.remove(&name);
+            self.free(number);
+        }
+    }
+
+    fn free(&mut self, number: u32) {
+        let group = self.groups[number as usize].take();
+        let group = group.expect("the group is present");
+        debug_assert_eq!(group.members.len(), 0);
+        let bytes = group.name.len() + GROUP_BYTES + group.members.heap_bytes();
+        self.held_bytes -= bytes as u64;
+        self.vacant.push(number);
+    }
+
+    /// Changes the slot of an entry in its groups.
+    pub fn moved(&mut self, marks: &Marks, old: Slot, new: Slot) {
+        for number in marks.as_slice() {
+            let members = &mut self.group_mut(*number).members;
+            let removed = members.remove(old.0).expect("the slot is a member");
+            let change = removed + members.insert(new.0);
+            self.count_bytes(change);
+        }
+    }
+
+    /// Returns the name of a group.
+    pub fn name(&self, number: u32) -> &[u8] {
+        &self.group(number).name
+    }
+
+    /// Returns the number of entries in the group with a name.
+    pub fn len_of(&self, name: &[u8]) -> usize {
+        let number = self.by_name.get(name);
+        number.map_or(0, |number| self.group(*number).members.len())
+    }
+
+    /// Passes at most about `max` entries of the group with a name to `each`.
+    pub fn each_of(&self, name: &[u8], max: usize, each: &mut dyn FnMut(Slot)) {
+        if let Some(number) = self.by_name.get(name) {
+            let members = &self.group(*number).members;
+            members.each(max, &mut |slot| each(Slot(slot)));
+        }
+    }
+
+    /// Takes the name from a group, so that its members are stale. Returns their number. Takes
+    /// constant time, apart from the search for the name.
+    pub fn dissolve(&mut self, name: &[u8]) -> u64 {
+        let Some(number) = self.by_name.remove(name) else {
+            return 0;
+        };
+        self.dissolved += 1;
+        let at = self.dissolved;
+        let group = self.group_mut(number);
+        group.dissolved = at;
+        let members = group.members.len() as u64;
+        self.stale.push(number);
+        self.pairs -= members;
+        self.stale_pairs += members;
+        members
+    }
+
+    /// Whether one of these groups was dissolved.
+    pub fn is_stale(&self, marks: &Marks) -> bool {
+        let mut numbers = marks.as_slice().iter();
+        numbers.any(|number| self.group(*number).dissolved > 0)
+    }
+
+    /// Sets the instant of a snapshot for [`Groups::was_stale`].
+    pub fn begin_saving(&mut self) {
+        self.dissolved_before_saving = self.dissolved;
+    }
+
+    /// Whether one of these groups had been dissolved at the instant of the snapshot in progress.
+    pub fn was_stale(&self, marks: &Marks) -> bool {
+        let dissolved = marks.as_slice().iter().map(|n| self.group(*n).dissolved);
+        let mut dissolved = dissolved.filter(|at| *at > 0);
+        dissolved.any(|at| at <= self.dissolved_before_saving)
+    }
+
+    /// Whether there are dissolved groups.
+    pub fn has_stale(&self) -> bool {
+        !self.stale.is_empty()
+    }
+
+    /// Returns a member of a dissolved group. Dissolved groups without members are removed before,
+    /// at most `steps` of them. Returns `None` if there are only such groups, or none.
+    pub fn next_stale(&mut self, steps: &mut u32) -> Option<Slot> {
+        while let Some(number) = self.stale.last()
+            && *steps > 0
+        {
+            if let Some(slot) = self.group(*number).members.last() {
+                return Some(Slot(slot));
+            }
+            *steps -= 1;
+            let number = *number;
+            self.stale.pop();
+            self.free(number);
+        }
+        None
+    }
+
+    /// Whether there are no groups.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty() && self.stale.is_empty()
+    }
+
+    /// Returns the number of bytes on the heap.
+    pub fn heap_bytes(&self) -> u64 {
+        let lists = self.groups.capacity() * size_of::<Option<Group>>()
+            + (self.vacant.capacity() + self.stale.capacity()) * size_of::<u32>();
+        self.held_bytes + lists as u64
+    }
+
+    /// Returns the numbers of groups and members.
+    pub fn facts(&self) -> GroupFacts {
+        GroupFacts {
+            groups: self.by_name.len() as u64,
+            pairs: self.pairs,
+            stale_pairs: self.stale_pairs,
+            bytes: self.heap_bytes(),
+        }
+    }
+
+    /// Frees about `steps` groups whose entries are no longer needed. Returns whether there are
+    /// more.
+    pub fn dismantle(&mut self, steps: u32) -> bool {
+        for _ in 0..steps {
+            self.by_name.pop_first();
+            self.groups.pop();
+        }
+        !(self.by_name.is_empty() && self.groups.is_empty())
+    }
+
+    /// Panics if the groups contradict themselves or the entries, whose slots and marks are given.
+    pub fn check(&self, entries: &mut dyn Iterator<Item = (Slot, Marks)>) {
+        let (mut pairs, mut stale_pairs) = (0, 0);
+        for (slot, marks) in entries {
+            for number in marks.as_slice() {
+                let group = self.group(*number);
+                assert!(group.members.contains(slot.0));
+                match group.dissolved {
+                    0 => pairs += 1,
+                    _ => stale_pairs += 1,
+                }
+            }
+        }
+        assert_eq!((pairs, stale_pairs), (self.pairs, self.stale_pairs));
+        let mut held = 0;
+        let (mut named, mut members) = (0, 0);
+        for (number, group) in self.groups.iter().enumerate() {
+            let Some(group) = group else { continue };
+            held += group.name.len() + GROUP_BYTES + group.members.heap_bytes();
+            members += group.members.len() as u64;
+            let is_named = self.by_name.get(&group.name) == Some(&(number as u32));
+            assert_eq!(is_named, group.dissolved == 0);
+            assert!(!is_named || group.members.len() > 0);
+            named += usize::from(is_named);
+        }
+        assert_eq!(named, self.by_name.len());
+        assert_eq!(members, pairs + stale_pairs, "no member is left over");
+        assert_eq!(held as u64, self.held_bytes);
+        let present = self.groups.iter().flatten().count();
+        assert_eq!(present, self.by_name.len() + self.stale.len());
+        assert_eq!(present + self.vacant.len(), self.groups.len());
+    }
+}
