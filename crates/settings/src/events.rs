@@ -28,6 +28,7 @@ pub const SUBKEYEVENT: u32 = 1 << 17;
 pub const SUBKEYSPACEITEM: u32 = 1 << 18;
 /// Publish changed elements to `__subkeyspaceevent@<db>__:<event>|<key>` channels.
 pub const SUBKEYSPACEEVENT: u32 = 1 << 19;
+const INVALIDATED: u32 = 1 << 20;
 /// All channel kinds that publish changed elements.
 const SUBKEYS: u32 = SUBKEYSPACE | SUBKEYEVENT | SUBKEYSPACEITEM | SUBKEYSPACEEVENT;
 const CHANNELS: u32 = KEYSPACE | KEYEVENT | SUBKEYS;
@@ -46,6 +47,7 @@ const LETTERS: &[(u8, u32)] = &[
     (b'e', EVICTED),
     (b't', STREAM),
     (b'd', MODULE),
+    (b'i', INVALIDATED),
     (b'n', NEW),
     (b'o', OVERWRITTEN),
     (b'c', TYPE_CHANGED),
@@ -107,6 +109,7 @@ pub fn bit_of(class: Class) -> u32 {
         Class::SortedSet => SORTED_SET,
         Class::Expired => EXPIRED,
         Class::Evicted => EVICTED,
+        Class::Invalidated => INVALIDATED,
         Class::Stream => STREAM,
         Class::Module => MODULE,
         Class::KeyMiss => KEY_MISS,
@@ -129,6 +132,7 @@ mod tests {
             ("AKEm", "AKEm"),
             ("Kg$lshzxetd", "AK"),
             ("nE", "nE"),
+            ("EAi", "AiE"),
             ("cKoE", "ocKE"),
             ("AocEK", "AocKE"),
             ("VITSh", "hSTIV"),

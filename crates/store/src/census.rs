@@ -3,7 +3,7 @@
 //!
 //! Counts are exact. TTLs and sizes are estimated from a sample of the entries of each shard.
 
-use crate::facts::{Counters, DbFacts, ExpiryFacts, MemoryFacts};
+use crate::facts::{Counters, DbFacts, ExpiryFacts, MemoryFacts, TagFacts};
 use crate::keyspace::Keyspace;
 use crate::lifetimes::Spans;
 use crate::shard::Locked;
@@ -93,10 +93,21 @@ fn add_memory(locked: &Locked, facts: &mut MemoryFacts) {
         facts.table_bytes += db.entries.table_bytes();
         facts.policy_bytes += policies;
         facts.expiry_bytes += index + locked.local_bytes(number);
+        facts.tag_bytes += db.group_bytes();
         facts.arena_free_bytes += db.entries.free_bytes();
     }
-    facts.used_bytes =
-        facts.entry_bytes + facts.table_bytes + facts.policy_bytes + facts.expiry_bytes;
+    facts.used_bytes = facts.entry_bytes
+        + facts.table_bytes
+        + facts.policy_bytes
+        + facts.expiry_bytes
+        + facts.tag_bytes;
+}
+
+fn add_tags(db: &Db, facts: &mut TagFacts) {
+    let groups = db.group_facts();
+    facts.names += groups.groups;
+    facts.pairs += groups.pairs;
+    facts.invalidated_pairs += groups.stale_pairs;
 }
 
 fn add_expiry(db: &Db, now: Tick, facts: &mut ExpiryFacts) {
@@ -129,6 +140,8 @@ pub struct Census {
     pub memory: MemoryFacts,
     /// State of the expiry indexes.
     pub expiry: ExpiryFacts,
+    /// Number of tags and of their keys.
+    pub tags: TagFacts,
     /// Number of keys on which clients are blocked.
     pub waited_keys: usize,
     /// Number of keys that clients cache, and number of pairs of such a key and a client.
@@ -151,6 +164,7 @@ impl Default for Census {
             counters: Counters::default(),
             memory: MemoryFacts::default(),
             expiry: NO_EXPIRY,
+            tags: TagFacts::default(),
             waited_keys: 0,
             tracked: (0, 0),
             written_ttls: Spans::default(),
@@ -211,6 +225,7 @@ impl Keyspace {
             let Some(db) = db else { continue };
             sums.add(db, now, share(CENSUS_TTLS), Some(&mut census.ttls));
             add_expiry(db, now, &mut census.expiry);
+            add_tags(db, &mut census.tags);
             census
                 .sizes
                 .add(db, self.shared(), now, share(CENSUS_SIZES));
@@ -262,6 +277,17 @@ impl Keyspace {
         for shard in 0..self.shard_count() {
             for db in self.guard(shard).dbs.iter().flatten() {
                 add_expiry(db, now, &mut facts);
+            }
+        }
+        facts
+    }
+
+    /// Returns the numbers of tags and of their keys.
+    pub fn tag_facts(&self) -> TagFacts {
+        let mut facts = TagFacts::default();
+        for shard in 0..self.shard_count() {
+            for db in self.guard(shard).dbs.iter().flatten() {
+                add_tags(db, &mut facts);
             }
         }
         facts

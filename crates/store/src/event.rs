@@ -19,6 +19,8 @@ pub enum Class {
     Expired,
     /// Letter `e`: a key was evicted.
     Evicted,
+    /// Letter `i`: a key was removed because one of its tags was invalidated.
+    Invalidated,
     /// Letter `t`: commands on streams.
     Stream,
     /// Letter `d`: commands of modules. No such event is published, because there are no modules.

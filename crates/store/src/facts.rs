@@ -65,6 +65,8 @@ pub struct Counters {
     pub expired_elements: u64,
     /// Number of keys removed because memory was needed.
     pub evicted_keys: u64,
+    /// Number of keys removed because one of their tags was invalidated.
+    pub invalidated_keys: u64,
     /// Number of large values and keys of flushed databases that were dropped in the background.
     pub dropped_objects: u64,
 }
@@ -77,6 +79,7 @@ impl Counters {
         self.expired_keys += other.expired_keys;
         self.expired_elements += other.expired_elements;
         self.evicted_keys += other.evicted_keys;
+        self.invalidated_keys += other.invalidated_keys;
         self.dropped_objects += other.dropped_objects;
     }
 }
@@ -97,7 +100,7 @@ pub struct DbFacts {
 /// Memory in bytes, summed over all shards and databases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFacts {
-    /// Number of bytes in use: entries, tables, policies and expiry indexes.
+    /// Number of bytes in use: entries, tables, policies, expiry indexes and tags.
     pub used_bytes: u64,
     /// Number of bytes of live blocks and outside objects.
     pub entry_bytes: u64,
@@ -108,12 +111,26 @@ pub struct MemoryFacts {
     /// Number of bytes of the expiry indexes' structures, and on a replica of the record of keys
     /// that clients have written.
     pub expiry_bytes: u64,
+    /// Number of bytes of the tags' names and of the lists of their keys. The numbers of a key's
+    /// tags are part of its entry.
+    pub tag_bytes: u64,
     /// Number of free bytes inside the arenas.
     pub arena_free_bytes: u64,
     /// Number of large values, and of keys in flushed databases, that wait to be dropped.
     pub pending_objects: u64,
     /// Number of bytes of these values. They are not part of `used_bytes`.
     pub pending_bytes: u64,
+}
+
+/// Tags of keys, summed over all shards and databases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TagFacts {
+    /// Number of tags. A tag counts once in each shard in which it has keys.
+    pub names: u64,
+    /// Number of pairs of a key and one of its tags.
+    pub pairs: u64,
+    /// Number of pairs of a key and an invalidated tag. The keys are hidden and not removed yet.
+    pub invalidated_pairs: u64,
 }
 
 /// State of the expiry indexes.

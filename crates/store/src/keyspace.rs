@@ -46,6 +46,8 @@ struct Cell {
     next_due: AtomicU64,
     /// Earliest deadline of the keys that clients of a replica have written.
     next_local: AtomicU64,
+    /// Instant since which keys with invalidated tags wait to be removed.
+    stale_since: AtomicU64,
     /// Number of changes when this was last read.
     changes: AtomicU64,
     /// Number of consecutive calls of background work that found the shard locked.
@@ -61,6 +63,7 @@ impl Cell {
             locked: Mutex::default(),
             next_due: AtomicU64::new(u64::MAX),
             next_local: AtomicU64::new(u64::MAX),
+            stale_since: AtomicU64::new(u64::MAX),
             changes: AtomicU64::new(0),
             missed: AtomicU32::new(0),
             evictable_bytes: AtomicU64::new(0),
@@ -294,6 +297,10 @@ impl Keyspace {
     pub(crate) fn publish_due(&self, shard: usize, locked: &Locked) {
         let due = locked.next_due().map_or(u64::MAX, |t| t.0);
         self.cells[shard].next_due.store(due, Ordering::Release);
+        let stale = locked.stale_since.map_or(u64::MAX, |since| since.0);
+        self.cells[shard]
+            .stale_since
+            .store(stale, Ordering::Release);
     }
 
     /// Publishes the earliest deadline of the keys that clients of a replica have written.
@@ -315,7 +322,9 @@ impl Keyspace {
     /// Returns the earliest instant at which [`Keyspace::expire`] has work in a shard. Takes no
     /// lock.
     pub fn next_due(&self, shard: usize) -> Option<Tick> {
-        match self.cells[shard].next_due.load(Ordering::Acquire) {
+        let cell = &self.cells[shard];
+        let due = cell.next_due.load(Ordering::Acquire);
+        match due.min(cell.stale_since.load(Ordering::Acquire)) {
             u64::MAX => None,
             due => Some(Tick(due)),
         }
@@ -325,9 +334,13 @@ impl Keyspace {
     /// `now`. Takes no lock.
     pub fn due(&self, shard: usize, now: Tick) -> Option<Tick> {
         let until = self.removal_instant(now);
-        let due = self.next_due(shard).filter(|due| *due <= until);
-        let local = || Tick(self.cells[shard].next_local.load(Ordering::Acquire));
-        due.or_else(|| Some(local()).filter(|local| *local < now && !self.is_frozen()))
+        let cell = &self.cells[shard];
+        let due = Tick(cell.next_due.load(Ordering::Acquire));
+        let local = || Tick(cell.next_local.load(Ordering::Acquire));
+        let stale = || Tick(cell.stale_since.load(Ordering::Acquire));
+        let due = Some(due).filter(|due| *due <= until);
+        let due = due.or_else(|| Some(local()).filter(|local| *local < now && !self.is_frozen()));
+        due.or_else(|| Some(stale()).filter(|since| *since <= now && !self.is_frozen()))
     }
 
     /// Applies changed settings to a shard's policies. It waits until the drain after the previous

@@ -37,6 +37,7 @@ mod shard;
 mod shared;
 mod sizes;
 mod snapshot;
+mod tagging;
 mod tags;
 mod tracking;
 mod types;
@@ -47,7 +48,9 @@ pub use census::{Census, TTL_BINS};
 pub use collection::Scene;
 pub use event::{Class, Event};
 pub use eviction::PolicyChoice;
-pub use facts::{Counters, DbFacts, Encoding, EntryFacts, Expired, ExpiryFacts, Kind, MemoryFacts};
+pub use facts::{
+    Counters, DbFacts, Encoding, EntryFacts, Expired, ExpiryFacts, Kind, MemoryFacts, TagFacts,
+};
 pub use item::{ItemHead, WrongType};
 pub use journal::{Lost, Removed};
 pub use keyspace::{Keyspace, Options, SHARDS_MAX};
@@ -58,6 +61,7 @@ pub use saving::{Batch, PackedRecord, Record, RecordValue, SnapshotSink};
 pub use shared::{DATABASES_MAX, Key};
 pub use sizes::{SIZE_BINS, SizeHistograms};
 pub use snapshot::{Loan, SnapshotStep};
+pub use tagging::{TAG_BYTES_MAX, TAGS_MAX, decode_tags};
 pub use tracking::{Invalidation, InvalidationCause};
 /// Streams and their parts.
 pub mod stream {

@@ -8,6 +8,7 @@ use crate::item::{ItemHead, value_of};
 use crate::lent::Lent;
 use crate::object::{Object, kind_of};
 use crate::shared::{Db, Shared};
+use crate::tagging::encode_tags;
 use crate::tags::{TAG_HASH, TAG_ITEM, TAG_SET, TAG_SORTED_SET, TAG_STRING};
 use crate::types::{Hash, List, Set, SortedSet, Stream};
 use cache::{Outside, Value};
@@ -24,6 +25,8 @@ const SPARE_BYTES: usize = 4 << 10;
 const BYTES_PER_STEP: usize = 512;
 /// Tag of an entry whose value is an object of the batch.
 const TAG_OBJECT: u8 = 0;
+/// Bit in the tag of an entry that has tags of its key after its value.
+const HAS_KEY_TAGS: u8 = 1 << 7;
 /// Length of the part of a batch before an entry's key.
 const HEAD_BYTES: usize = 18;
 
@@ -39,7 +42,8 @@ pub trait SnapshotSink: Send + Sync {
 /// Entries of a snapshot, in no particular order.
 ///
 /// ```text
-/// entry   database 1 │ tag 1 │ deadline 8 │ key length 4 │ value length 4 │ key │ value
+/// entry   database 1 │ tag 1 │ deadline 8 │ key length 4 │ value length 4 │ key │ value │
+///         length of the key's tags 4 │ the key's tags, both only if it has some
 /// ```
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -58,6 +62,8 @@ pub struct Record<'a> {
     pub key: &'a [u8],
     /// The key's own deadline.
     pub deadline: Option<Tick>,
+    /// The tags of the key, as [`crate::decode_tags`] reads them; empty without tags.
+    pub tags: &'a [u8],
     /// The value.
     pub value: RecordValue<'a>,
 }
@@ -162,23 +168,30 @@ impl Batch {
         self.bytes.len() + self.object_bytes
     }
 
-    fn push(&mut self, db: u8, tag: u8, key: &[u8], deadline: Option<Tick>, value: &[u8]) {
+    fn push(&mut self, (db, tag): (u8, u8), key: &[u8], head: &EntryHead, value: &[u8]) {
         let length = |bytes: &[u8]| (bytes.len() as u32).to_le_bytes();
         debug_assert!(key.len().max(value.len()) <= u32::MAX as usize);
-        let deadline = deadline.map_or(u64::MAX, |deadline| deadline.0);
-        let mut head = [db; HEAD_BYTES];
-        head[1] = tag;
-        head[2..10].copy_from_slice(&deadline.to_le_bytes());
-        head[10..14].copy_from_slice(&length(key));
-        head[14..].copy_from_slice(&length(value));
+        let deadline = head.deadline.map_or(u64::MAX, |deadline| deadline.0);
+        let mut bytes = [db; HEAD_BYTES];
+        bytes[1] = tag;
+        bytes[2..10].copy_from_slice(&deadline.to_le_bytes());
+        bytes[10..14].copy_from_slice(&length(key));
+        bytes[14..].copy_from_slice(&length(value));
+        if !head.tags.is_empty() {
+            bytes[1] |= HAS_KEY_TAGS;
+        }
         self.bytes.reserve(HEAD_BYTES + key.len() + value.len());
-        self.bytes.extend_from_slice(&head);
+        self.bytes.extend_from_slice(&bytes);
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
+        if !head.tags.is_empty() {
+            self.bytes.extend_from_slice(&length(&head.tags));
+            self.bytes.extend_from_slice(&head.tags);
+        }
     }
 
-    fn push_object(&mut self, db: u8, key: &[u8], deadline: Option<Tick>, object: Object) {
-        self.push(db, TAG_OBJECT, key, deadline, &[]);
+    fn push_object(&mut self, db: u8, key: &[u8], head: &EntryHead, object: Object) {
+        self.push((db, TAG_OBJECT), key, head, &[]);
         self.object_bytes += object.heap_bytes();
         self.objects.push(object);
     }
@@ -194,9 +207,15 @@ impl Batch {
             };
             let deadline = u64::from_le_bytes(head[2..10].try_into().expect("eight bytes"));
             let (key, tail) = tail.split_at(word(10));
-            let (bytes, tail) = tail.split_at(word(14));
+            let (bytes, mut tail) = tail.split_at(word(14));
+            let mut tags = &tail[..0];
+            if head[1] & HAS_KEY_TAGS != 0 {
+                let (len, after) = tail.split_at(4);
+                let len = u32::from_le_bytes(len.try_into().expect("four bytes"));
+                (tags, tail) = after.split_at(len as usize);
+            }
             rest = tail;
-            let value = match head[1] {
+            let value = match head[1] & !HAS_KEY_TAGS {
                 TAG_STRING => Some(RecordValue::String(bytes)),
                 TAG_ITEM => Some(RecordValue::item(bytes)),
                 TAG_OBJECT => objects.next().and_then(RecordValue::of),
@@ -213,11 +232,18 @@ impl Batch {
                     db: head[0],
                     key,
                     deadline: (deadline != u64::MAX).then_some(Tick(deadline)),
+                    tags,
                     value,
                 });
             }
         }
     }
+}
+
+/// Properties of a key other than its value.
+struct EntryHead {
+    deadline: Option<Tick>,
+    tags: Vec<u8>,
 }
 
 /// State of a snapshot in a shard with entries that have not been passed on yet.
@@ -237,7 +263,7 @@ impl Saving {
     /// Passes an unsaved entry to the sink by copying it. Returns the number of bytes copied.
     pub fn copy(&mut self, data: &mut Db, slot: Slot, shared: &Shared) -> usize {
         let before = self.out.bytes();
-        if let Some((label, own)) = self.begin(data, slot) {
+        if let Some((label, head)) = self.begin(data, slot) {
             let key = data.entries.key(slot);
             let inline = match data.value(slot) {
                 Value::Inline(tag, bytes) => Some((tag, bytes)),
@@ -246,11 +272,11 @@ impl Saving {
             match (inline, data.value(slot)) {
                 (None, Value::Outside(object)) => {
                     let copy = object.duplicate(&shared.scene(self.now));
-                    self.out.push_object(label, key, own, copy);
+                    self.out.push_object(label, key, &head, copy);
                 }
                 (inline, _) => {
                     let (tag, bytes) = inline.expect("a value is inline or outside");
-                    self.out.push(label, tag, key, own, bytes);
+                    self.out.push((label, tag), key, &head, bytes);
                 }
             }
         }
@@ -275,21 +301,22 @@ impl Saving {
         let taken = data
             .entries
             .edit_outside(slot, |object| std::mem::replace(object, Object::Lent(lent)));
-        if let Some((label, own)) = begun {
+        if let Some((label, head)) = begun {
             let object = taken.expect("the value is outside");
             self.out
-                .push_object(label, data.entries.key(slot), own, object);
+                .push_object(label, data.entries.key(slot), &head, object);
         }
         self.end(data, slot);
     }
 
-    /// Returns the database and the deadline of an entry; `None` if the entry had expired at the
-    /// instant of the snapshot.
-    fn begin(&self, data: &Db, slot: Slot) -> Option<(u8, Option<Tick>)> {
+    /// Returns the database and the head of an entry; `None` if the entry had expired, or one of
+    /// its tags had been invalidated, at the instant of the snapshot.
+    fn begin(&self, data: &Db, slot: Slot) -> Option<(u8, EntryHead)> {
         let label = data.entries.saving_label().expect("the entry is unsaved");
-        let own = data.entries.own_deadline(slot);
-        let has_expired = own.is_some_and(|own| self.now > own);
-        (!has_expired).then_some((label, own))
+        let deadline = data.entries.own_deadline(slot);
+        let has_expired = deadline.is_some_and(|own| self.now > own);
+        let tags = encode_tags(data, slot);
+        (!has_expired && !data.was_stale(slot)).then_some((label, EntryHead { deadline, tags }))
     }
 
     fn end(&mut self, data: &mut Db, slot: Slot) {
@@ -319,7 +346,9 @@ impl Saving {
                 return Some(Stop::Budget);
             }
             *steps -= 1;
-            if takes {
+            if data.was_stale(slot) {
+                data.entries.mark_saved(slot);
+            } else if takes {
                 self.take(data, slot, shared);
             } else if is_large(&data.value(slot)) {
                 return Some(Stop::Large(slot));

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 mod edit;
+mod invalidation;
 mod local;
 mod waste;
 
@@ -98,6 +99,8 @@ pub(crate) struct Locked {
     /// Number of the settings that the shard's policies follow. If it is lower than the keyspace's,
     /// a change has not been applied yet.
     pub settings: u64,
+    /// Instant since which entries with invalidated tags wait to be removed.
+    pub stale_since: Option<Tick>,
     /// Instant of the last background work.
     last_seen: Tick,
     /// Buffer that is reused for values being changed.
@@ -259,8 +262,10 @@ impl Locked {
 
     /// Removes an entry, with the event and the counter that its reason requires.
     pub fn remove_entry(&mut self, db: u8, slot: Slot, removal: Removal, shared: &Shared) {
-        // The next line may move the value to a snapshot, which makes it a lent one, too.
-        let is_recorded = removal != Removal::Deleted && self.journal.is_some();
+        let is_stale = self.db(db).is_some_and(|data| data.is_stale(slot));
+        // Readers of the record invalidate the tag themselves. The next line but one may move the
+        // value to a snapshot, which makes it a lent one, too.
+        let is_recorded = removal != Removal::Deleted && !is_stale && self.journal.is_some();
         let is_recorded = is_recorded && !self.is_lent(db, slot);
         self.preserve_whole(db, slot, shared);
         let is_published = shared.is_notifying() && removal != Removal::Deleted;
@@ -270,9 +275,10 @@ impl Locked {
             .expect("the database holds the entry");
         let key = (is_published || is_observed).then(|| data.entries.key(slot).to_vec());
         let object = match removal {
-            Removal::Deleted | Removal::ExpiredOnAccess | Removal::Emptied(IndexState::Indexed) => {
-                data.delete(slot)
-            }
+            Removal::Deleted
+            | Removal::Invalidated
+            | Removal::ExpiredOnAccess
+            | Removal::Emptied(IndexState::Indexed) => data.delete(slot),
             Removal::ExpiredByIndex | Removal::Emptied(IndexState::Removed) => {
                 data.remove_expired(slot)
             }
@@ -281,23 +287,7 @@ impl Locked {
         let now = data.entries.now().max(self.last_seen);
         let age = self.lifetimes.removed(data.entries.removed_hash(), db, now);
         self.defer_drop(object, shared);
-        let (class, name) = match removal {
-            Removal::Deleted | Removal::Emptied(_) => (Class::Generic, "del"),
-            Removal::ExpiredOnAccess | Removal::ExpiredByIndex => {
-                self.counters.expired_keys += 1;
-                if let Some(age) = age {
-                    self.lifetimes.expired_ages.count(age);
-                }
-                (Class::Expired, "expired")
-            }
-            Removal::Evicted => {
-                self.counters.evicted_keys += 1;
-                if let Some(age) = age {
-                    self.lifetimes.evicted_ages.count(age);
-                }
-                (Class::Evicted, "evicted")
-            }
-        };
+        let (class, name) = self.count_removal(removal, is_stale, age);
         let Some(key) = key else { return };
         let cause = match removal {
             Removal::Deleted => InvalidationCause::Command,
@@ -322,6 +312,38 @@ impl Locked {
         }
         if is_published {
             self.push_event((db, class, name), key, Vec::new(), shared);
+        }
+    }
+
+    /// Counts a removal. Returns the class and the name of its event.
+    fn count_removal(
+        &mut self,
+        removal: Removal,
+        is_stale: bool,
+        age: Option<u64>,
+    ) -> (Class, &'static str) {
+        match removal {
+            // It may have expired or been evicted since its tag was invalidated.
+            _ if is_stale => {
+                self.counters.invalidated_keys += 1;
+                (Class::Invalidated, "invalidated")
+            }
+            Removal::Invalidated => unreachable!("the caller has found the entry to be stale"),
+            Removal::Deleted | Removal::Emptied(_) => (Class::Generic, "del"),
+            Removal::ExpiredOnAccess | Removal::ExpiredByIndex => {
+                self.counters.expired_keys += 1;
+                if let Some(age) = age {
+                    self.lifetimes.expired_ages.count(age);
+                }
+                (Class::Expired, "expired")
+            }
+            Removal::Evicted => {
+                self.counters.evicted_keys += 1;
+                if let Some(age) = age {
+                    self.lifetimes.evicted_ages.count(age);
+                }
+                (Class::Evicted, "evicted")
+            }
         }
     }
 
@@ -584,6 +606,8 @@ pub(crate) enum Removal {
     ExpiredOnAccess,
     /// The expiry index returned the entry as expired.
     ExpiredByIndex,
+    /// A tag of the entry was invalidated.
+    Invalidated,
     /// The eviction policy returned the entry as a victim.
     Evicted,
     /// The last element of the entry's collection has expired.
@@ -595,5 +619,6 @@ pub(crate) enum Removal {
 fn db_bytes(db: &Db) -> u64 {
     let (policies, index) = db.algorithm_bytes();
     let ahead = db.algorithm_bytes_ahead();
-    db.entries.entry_bytes() + db.entries.table_bytes() + policies + ahead + index
+    let entries = db.entries.entry_bytes() + db.entries.table_bytes() + db.group_bytes();
+    entries + policies + ahead + index
 }

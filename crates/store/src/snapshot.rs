@@ -25,6 +25,7 @@ use crate::object::Object;
 use crate::saving::{Batch, Record, RecordValue, Saving, SnapshotSink, Stop, is_large};
 use crate::shard::Locked;
 use crate::shared::{Db, Key, Shared};
+use crate::tagging::encode_tags;
 use crate::view::View;
 use policy::{Slot, Tick};
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub struct Loan {
     db: u8,
     label: u8,
     deadline: Option<Tick>,
+    tags: Vec<u8>,
     object: Object,
 }
 
@@ -52,6 +54,7 @@ impl Loan {
             db: self.label,
             key: &self.key,
             deadline: self.deadline,
+            tags: &self.tags,
             value: RecordValue::of(&self.object).expect("the value was in its entry"),
         }
     }
@@ -176,7 +179,7 @@ impl View<'_> {
             assert!(locked.saving.is_none());
             for (db, data) in locked.dbs.iter_mut().enumerate() {
                 if let Some(data) = data {
-                    data.entries.begin_saving(db as u8);
+                    data.begin_saving(db as u8);
                 }
             }
             locked.saving = Some(Box::new(Saving {
@@ -212,12 +215,14 @@ impl View<'_> {
             return None;
         }
         data.entries.mark_saved(slot);
+        let tags = encode_tags(data, slot);
         let (object, deadline) = self.lend_slot(key, slot)?;
         Some(Loan {
             key: key.bytes.into(),
             db: key.db,
             label,
             deadline,
+            tags,
             object,
         })
     }

@@ -1,15 +1,15 @@
 //! One or more locked shards at one instant, on which commands operate.
 //!
-//! Every method with a key first removes the key or its elements if they have expired, so that
-//! commands never find expired keys.
+//! Every method with a key first removes the key or its elements if they have expired, or the key
+//! if one of its tags was invalidated, so that commands never find expired keys.
 //!
 //! Commands from an append-only file or a primary run on a view whose *horizon* precedes its time:
 //! they still find entries that have expired, because the same source deletes those by commands.
 //!
 //! The methods in this file work on keys of any type. The others are in `strings`, `collections`,
-//! `items` (memcached), `databases`, `events`, `waiting` (blocked clients), `tracking` (clients
-//! that cache keys), `journal` (removals for replicas and files), `lease` (long commands) and
-//! `prefetch`.
+//! `items` (memcached), `tagging`, `databases`, `events`, `waiting` (blocked clients), `tracking`
+//! (clients that cache keys), `journal` (removals for replicas and files), `lease` (long commands)
+//! and `prefetch`.
 
 use crate::facts::{EntryFacts, Kind};
 use crate::keyspace::Keyspace;
@@ -31,6 +31,7 @@ mod journal;
 mod lease;
 mod prefetch;
 mod strings;
+mod tagging;
 mod tracking;
 mod waiting;
 
@@ -246,6 +247,12 @@ impl<'a> View<'a> {
             .and_then(Option::as_mut)
             .ok_or(false)?;
         let slot = db.find(key.hash, key.bytes).ok_or(false)?;
+        if db.is_stale(slot) {
+            let (space, _, locked) = self.parts(key);
+            locked.remove_entry(key.db, slot, Removal::Invalidated, space.shared());
+            locked.account(key.db, space.shared());
+            return Err(false);
+        }
         if db
             .entries
             .shape(slot)

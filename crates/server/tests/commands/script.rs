@@ -348,6 +348,7 @@ pub fn show_event(event: &Event) -> String {
         Class::String => '$',
         Class::Expired => 'x',
         Class::Evicted => 'e',
+        Class::Invalidated => 'i',
         Class::KeyMiss => 'm',
         Class::New => 'n',
         Class::Overwritten => 'o',

@@ -40,7 +40,8 @@ impl Keyspace {
         None
     }
 
-    /// Removes expired keys and elements of one shard in the order of their deadlines.
+    /// Removes expired keys and elements of one shard in the order of their deadlines, and then
+    /// keys with invalidated tags.
     ///
     /// The work is limited to about `steps` steps. A step is an entry or element examined or
     /// removed, or an empty bucket of the index skipped. Each deadline is passed to `report`, with
@@ -81,10 +82,11 @@ impl Keyspace {
             expired.more |= locked.expire_local(now, &mut budget, &self.shared, &mut count);
             self.publish_local(shard, &locked);
         }
+        expired.more |= locked.remove_invalidated(&mut budget, &self.shared);
         expired.keys = (locked.counters.expired_keys - keys_before) as u32;
         expired.bytes = used_before.saturating_sub(locked.used_bytes());
-        expired.next_due = locked.next_due();
         self.publish_due(shard, &locked);
+        expired.next_due = self.next_due(shard);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
         let deferred = locked.take_deferred(&self.shared);
         let blocks = std::mem::take(&mut locked.large_blocks);

@@ -32,9 +32,12 @@ pub(crate) enum EditedValue {
     Stored(Slot, Option<Tick>),
 }
 
-/// Returns whether an entry has expired or holds only expired elements. Looks at the value only if
-/// the indexed deadline has passed.
+/// Returns whether an entry has expired, holds only expired elements, or has a tag that was
+/// invalidated. Looks at the value only if the indexed deadline has passed.
 pub(crate) fn is_dead(db: &Db, slot: Slot, now: Tick) -> bool {
+    if db.is_stale(slot) {
+        return true;
+    }
     let is_due = |deadline: Option<Tick>| deadline.is_some_and(|deadline| now > deadline);
     if !is_due(db.entries.shape(slot).deadline) {
         return false;

@@ -102,7 +102,7 @@ impl Locked {
                 }
                 object => drop(object),
             };
-            if !db.entries.dismantle(steps, each) {
+            if !db.dismantle(steps, each) {
                 self.counters.dropped_objects += db.entries.len() as u64;
                 let waste = self.flushed.remove(at);
                 self.subtract_pending(waste.bytes, shared);

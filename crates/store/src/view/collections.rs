@@ -291,6 +291,7 @@ impl<'a> View<'a> {
         self.parts(key).2.changed = None;
         if !object.is_empty_collection() {
             let written = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
+            let found = self.without_tags(key, found);
             self.note_write(key, found, written);
             self.put_object(key, found, object, deadline);
             return true;
@@ -311,13 +312,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Copies an entry of any type to the key `to`, with its deadlines. `to` may be in another
-    /// shard or database. Returns false if `from` does not exist.
+    /// Copies an entry of any type to the key `to`, with its deadlines and tags. `to` may be in
+    /// another shard or database. Returns false if `from` does not exist.
     pub fn copy(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
         let Ok(slot) = self.live_or_dead(from, Purpose::Read) else {
             return false;
         };
-        let scene = self.scene();
+        let (scene, tags) = (self.scene(), self.tags_at(from, slot));
         let db = self.db(from);
         let own = db.entries.own_deadline(slot);
         let object = match db.value(slot) {
@@ -327,15 +328,17 @@ impl<'a> View<'a> {
         };
         let found = self.live(to);
         self.put_object(to, found, object, own);
+        self.pass_tags(to, &tags);
         true
     }
 
-    /// Moves an entry of any type to the key `to`, with its deadlines. Returns false if `from` does
-    /// not exist.
+    /// Moves an entry of any type to the key `to`, with its deadlines and tags. Returns false if
+    /// `from` does not exist.
     pub fn rename(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
         let Some(slot) = self.live(from) else {
             return false;
         };
+        let tags = self.tags_at(from, slot);
         let (space, _, locked) = self.parts(from);
         locked.preserve(from.db, slot, space.shared());
         let db = locked.dbs[from.db as usize]
@@ -354,6 +357,7 @@ impl<'a> View<'a> {
         self.mark_ready(from);
         let object = object.expect("a value is inline or outside");
         self.put_object(to, found, object, own);
+        self.pass_tags(to, &tags);
         true
     }
 }

@@ -153,10 +153,12 @@ impl View<'_> {
         }
         for db in 0..databases {
             let key = self.space.key(db as u8, name);
+            let tags = self.tags(&key).unwrap_or_default();
             let taken = self.lend_value(&key);
             let was_present = taken.is_some();
             if let Some((object, own)) = taken {
                 to.place(&key, None, object, own);
+                to.pass_tags(&key, &tags);
             }
             let is_changed = Arc::new(AtomicBool::new(false));
             to.watch(&key, &is_changed);
@@ -278,7 +280,7 @@ impl View<'_> {
     }
 
     /// Returns the slot of an entry in the table, even if it has expired.
-    fn find(&mut self, key: &Key<'_>) -> Option<Slot> {
+    pub(super) fn find(&mut self, key: &Key<'_>) -> Option<Slot> {
         self.parts(key).2.db(key.db)?.find(key.hash, key.bytes)
     }
 
@@ -346,13 +348,19 @@ impl View<'_> {
             return;
         }
         let found = self.find(key);
+        let tags = from
+            .find(key)
+            .map_or_else(Vec::new, |slot| from.tags_at(key, slot));
         match (from.take_value(key), found) {
             // The key expired here, with its event, before the command ended.
             (Some((object, Some(own))), None) if part.was_present && self.horizon > own => {
                 let (space, _, locked) = from.parts(key);
                 locked.defer_drop(Some(object), space.shared());
             }
-            (Some((object, own)), found) => self.place(key, found, object, own),
+            (Some((object, own)), found) => {
+                self.place(key, found, object, own);
+                self.pass_tags(key, &tags);
+            }
             (None, Some(slot)) => self.remove_slot(key, slot, Removal::Deleted),
             (None, None) => {}
         }

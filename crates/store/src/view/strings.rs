@@ -49,6 +49,18 @@ impl View<'_> {
         self.put(key, new_string(key.bytes, value), deadline);
     }
 
+    /// Like [`View::set`] for a value that results from the present one: the key keeps its tags.
+    pub fn update(&mut self, key: &Key<'_>, value: &[u8], deadline: NewDeadline) {
+        let tags = match self.live(key) {
+            Some(slot) if self.db(key).has_groups() => self.tags_at(key, slot),
+            _ => Vec::new(),
+        };
+        self.set(key, value, deadline);
+        if !tags.is_empty() {
+            self.pass_tags(key, &tags);
+        }
+    }
+
     pub(super) fn put(
         &mut self,
         key: &Key<'_>,
@@ -56,6 +68,7 @@ impl View<'_> {
         deadline: NewDeadline,
     ) {
         let found = self.live(key);
+        let found = self.retagged(key, found, deadline);
         if deadline != NewDeadline::Keep {
             self.note_write(key, found, deadline);
         }
@@ -158,6 +171,7 @@ impl View<'_> {
                 }
             }
             let found = self.live(&key);
+            let found = self.without_tags(&key, found);
             let new = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
             self.note_write(&key, found, new);
             let at = deadline.map(|deadline| deadline.min(Tick::MAX));
