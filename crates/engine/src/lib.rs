@@ -99,6 +99,18 @@ pub trait Strings {
         old: Option<&mut Reply<'_>>,
     ) -> Result<bool, Refusal>;
 
+    /// Returns an error unless keys can have tags.
+    ///
+    /// # Errors
+    ///
+    /// The engine has none.
+    fn check_tags(&self) -> Result<(), Refusal> {
+        Err(Refusal::Message("ERR the segment engine has no tags"))
+    }
+
+    /// Gives a key these tags and no others, if it exists.
+    fn set_tags(&mut self, _key: &Key<'_>, _tags: &[&[u8]]) {}
+
     /// Appends to a value and returns its new length.
     ///
     /// # Errors

@@ -222,6 +222,14 @@ impl Strings for Slab<'_, '_> {
         Ok(is_stored)
     }
 
+    fn check_tags(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn set_tags(&mut self, key: &Key<'_>, tags: &[&[u8]]) {
+        self.view.set_tags(key, tags);
+    }
+
     fn append(&mut self, key: &Key<'_>, value: &[u8]) -> Result<usize, Refusal> {
         let len = match self.view.peek(key)?.map(<[u8]>::len) {
             None => {

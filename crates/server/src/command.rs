@@ -33,6 +33,7 @@ pub mod string;
 mod subcommand;
 mod syntax;
 mod table;
+pub mod tagging;
 pub mod tracking;
 pub mod transaction;
 pub mod work;
@@ -49,6 +50,7 @@ const FAMILIES: &[&[Spec]] = &[
     sort::TABLE,
     list::TABLE,
     key::TABLE,
+    tagging::TABLE,
     hash::TABLE,
     sorted_set::TABLE,
     geo::TABLE,

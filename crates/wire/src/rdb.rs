@@ -31,9 +31,9 @@
 //! - Additional data of modules (opcode 247) ends their start with the name of a module that does
 //!   not exist; again only after the data before it.
 //!
-//! The flags that memcached clients store with an item are different: no other server could use
-//! them. They are written as an additional field before the key ([`ITEM_FIELD`]), so that the file
-//! remains readable everywhere.
+//! The flags that memcached clients store with an item, and the tags of a key, are different: no
+//! other server could use them. They are written as an additional field before the key
+//! ([`ITEM_FIELD`], [`TAGS_FIELD`]), so that the file remains readable everywhere.
 //!
 //! # Reading
 //! [`Reader`] reads files of Redis since 2.4, of Valkey, and of this server from any
@@ -58,6 +58,8 @@ pub use writer::{Ending, Framing, Writer};
 
 /// Name of the additional field with the head of a memcached item, which precedes its key.
 pub const ITEM_FIELD: &[u8] = b"mayfly-item";
+/// Name of the additional field with the tags of a key, which precedes it.
+pub const TAGS_FIELD: &[u8] = b"mayfly-tags";
 
 /// Bytes that begin items other than keys.
 mod opcode {

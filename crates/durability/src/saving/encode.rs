@@ -3,7 +3,7 @@
 use crate::dump::{Visit, fields, members, named, scored, stream_writer};
 use store::{End, Kind, PackedRecord, Record, RecordValue, Scene};
 use wire::dump::{Element, Encoding};
-use wire::rdb::{ITEM_FIELD, Writer};
+use wire::rdb::{ITEM_FIELD, TAGS_FIELD, Writer};
 
 /// Writes an entry. `is_valkey` selects the type for hashes with field deadlines. `spill` is called
 /// between elements, to take bytes from the writer. Returns false if the entry was left out because
@@ -16,6 +16,9 @@ pub fn entry(
     spill: &mut dyn FnMut(&mut Writer),
 ) -> bool {
     let (key, deadline) = (record.key, record.deadline.map(|deadline| deadline.0));
+    if !record.tags.is_empty() {
+        writer.field(TAGS_FIELD, record.tags);
+    }
     let mut put =
         |forms: Forms, each: &dyn Fn(Visit<'_>)| value(writer, (key, deadline), forms, each, spill);
     match record.value {

@@ -123,6 +123,7 @@ fn memory_stats(ctx: &mut Ctx<'_, '_>) {
         ("overhead.table", facts.table_bytes),
         ("overhead.policy", facts.policy_bytes),
         ("overhead.expiry", facts.expiry_bytes),
+        ("overhead.tags", facts.tag_bytes),
         ("keys.count", keys),
         ("keys.bytes-per-key", used / keys.max(1)),
         ("dataset.bytes", facts.entry_bytes),

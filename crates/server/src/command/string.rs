@@ -87,8 +87,9 @@ pub const TABLE: &[Spec] = commands! {
     "set" -3, WRITE | DENYOOM => Form::Set, Keys::ONE => Access::UPDATE.by(set::access), "1.0.0",
         on_both!(set::set).of_value(),
         "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] \
-         [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
-        "Sets the string value of a key, optionally with an expiration and only if a condition holds.";
+         [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] \
+         [TAGS numtags:integer tag...]",
+        "Sets the string value of a key, optionally with an expiration and tags and only if a condition holds.";
     "setex" 4, WRITE | DENYOOM => Form::String, Keys::ONE => Access::OVERWRITE, "2.0.0",
         on_both!(set::setex).by_arguments(),
         "key seconds value", "Sets the string value of a key that expires after a number of seconds.";

@@ -3,7 +3,7 @@
 mod stream;
 
 use super::replies::Value;
-use super::{NAMES_PER_COMMAND, Ran, ReplyAt};
+use super::{NAMES_PER_COMMAND, Ran, ReplyAt, add_tags};
 use crate::context::Ctx;
 use durability::dump::payload_of;
 use session::feed::{Batch, named};
@@ -209,6 +209,11 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         Some(args.from(at + 2).first(count))
     }
 
+    /// Adds the tags of a key whose value was added.
+    fn tags(&mut self, key: &Key<'_>) {
+        add_tags(self.batch, self.ctx.view.view, self.db, key);
+    }
+
     fn string(&mut self, name: &[u8]) {
         let key = self.ctx.key(name);
         let deadline = self.ctx.view.deadline(&key).flatten();
@@ -223,6 +228,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             }
             None => self.batch.add(self.db, &[b"SET", name, value]),
         }
+        self.tags(&key);
     }
 
     fn strings(&mut self) {
@@ -262,6 +268,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             None => self.add(&args),
             Some(_) => self.add(&[&args[..], &[b"ABSTTL"]].concat()),
         }
+        self.tags(&key);
     }
 
     /// Adds the current state of all keys of the command.
@@ -288,6 +295,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             None => self.add(&args),
             Some(_) => self.add(&[&args[..], &[b"ABSTTL"]].concat()),
         }
+        self.tags(&key);
     }
 
     /// Adds the current deadlines of elements.

@@ -13,7 +13,7 @@ use session::stats::{RatesNow, WorkerStats};
 use settings::process;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use store::{Census, Counters, DbFacts, ExpiryFacts, MemoryFacts, TTL_BINS, Tick};
+use store::{Census, Counters, DbFacts, ExpiryFacts, MemoryFacts, TTL_BINS, TagFacts, Tick};
 
 pub(super) use learning::Report as Learner;
 
@@ -44,6 +44,7 @@ struct Cells {
     ids: OnceCell<Ids>,
     hotkeys: OnceCell<Option<Results>>,
     expiry: OnceCell<ExpiryFacts>,
+    tags: OnceCell<TagFacts>,
     expiry_lag: OnceCell<Summary>,
     segment_stats: OnceCell<::segment::Stats>,
     learner: OnceCell<Learner>,
@@ -256,6 +257,14 @@ impl<'a> Report<'a> {
             }
             let keyspace = || self.server.data.keyspace.expiry_facts(self.now());
             self.census.map_or_else(keyspace, |census| census.expiry)
+        })
+    }
+
+    /// Facts about tags, of which the segment engine has none.
+    pub(super) fn tags(&self) -> &TagFacts {
+        self.cells.tags.get_or_init(|| match self.census() {
+            Some(census) => census.tags,
+            None => self.server.data.keyspace.tag_facts(),
         })
     }
 

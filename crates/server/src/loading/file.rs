@@ -18,7 +18,7 @@ use std::time::Instant;
 use store::{ItemHead, Key, Tick};
 use wire::dump::ValueType;
 use wire::number::parse_i64;
-use wire::rdb::{ITEM_FIELD, Item, Kind, Reader};
+use wire::rdb::{ITEM_FIELD, Item, Kind, Reader, TAGS_FIELD};
 
 /// Number of keys after which the time and the progress are updated.
 const STEP_KEYS: u64 = 256;
@@ -262,6 +262,8 @@ struct Loader<'s, R> {
     key: Vec<u8>,
     /// Head of the memcached item that is read next.
     item: Option<ItemHead>,
+    /// Encoded tags of the key that is read next.
+    tags: Vec<u8>,
     storer: Storer<'s>,
     /// For each shard, keys that were read and not stored.
     batches: Vec<Batch>,
@@ -305,6 +307,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
             database: 0,
             key: Vec::new(),
             item: None,
+            tags: Vec::new(),
             storer: Storer::new(server, now),
             batches,
             now,
@@ -401,6 +404,11 @@ impl<'s, R: io::Read> Loader<'s, R> {
                                 .ok_or_else(|| at("expected the head of an item".into()))?,
                         )
                     }
+                    TAGS_FIELD => {
+                        let tags = store::decode_tags(value);
+                        tags.ok_or_else(|| at("expected the tags of a key".into()))?;
+                        self.tags = value.to_vec();
+                    }
                     b"ctime" if self.is_base => {
                         let time = std::str::from_utf8(value).ok();
                         let seconds: u64 = time.and_then(|t| t.parse().ok()).unwrap_or(0);
@@ -459,6 +467,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
         others: Others<'_, 's>,
     ) -> Result<(), String> {
         let content = self.item.take().map_or(Content::String, Content::Item);
+        let tags = std::mem::take(&mut self.tags);
         self.keys += 1;
         if self.keys.is_multiple_of(STEP_KEYS) {
             self.progress();
@@ -474,7 +483,8 @@ impl<'s, R: io::Read> Loader<'s, R> {
         let key = self.server.data.keyspace.key(self.database, &self.key);
         let shard = self.server.data.keyspace.shard_of(&key);
         let offset = self.reader.offset();
-        if !is_string && others.is_some() {
+        // Keys with tags are stored one by one.
+        if !is_string && others.is_some() && tags.is_empty() {
             let raw = self.reader.raw_value(RAW_BYTES_MAX);
             if let Some(raw) = raw.map_err(|error| error.to_string())? {
                 let is_full = self.batches[shard].add(&Entry {
@@ -494,6 +504,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
         }
         if let Some(value) = self.storer.restored.string()
             && value.len() < BYTES_MAX
+            && tags.is_empty()
         {
             let is_full = self.batches[shard].add(&Entry {
                 key,
@@ -503,7 +514,12 @@ impl<'s, R: io::Read> Loader<'s, R> {
             });
             return self.added(shard, is_full, others);
         }
-        self.store_built(shard, deadline, content, others)
+        self.store_built(shard, deadline, content, others)?;
+        if let Some(tags) = store::decode_tags(&tags).filter(|tags| !tags.is_empty()) {
+            let key = self.server.data.keyspace.key(self.database, &self.key);
+            self.storer.set_tags(&key, &tags, self.now);
+        }
+        Ok(())
     }
 
     /// Stores the batch to which a key was just added, if the batch is full.

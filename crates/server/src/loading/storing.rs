@@ -137,6 +137,13 @@ impl<'s> Storer<'s> {
     }
 }
 
+impl Storer<'_> {
+    /// Sets the tags of a key that was stored. The caller must not hold a shard.
+    pub fn set_tags(&self, key: &Key<'_>, tags: &[&[u8]], now: Tick) {
+        view(&self.server.data.keyspace, key, now).set_tags(key, tags);
+    }
+}
+
 /// Locks the shard of a key. On a replica, the data comes from the primary, so nothing has expired
 /// for it.
 fn view<'s>(space: &'s Keyspace, key: &Key<'_>, now: Tick) -> View<'s> {

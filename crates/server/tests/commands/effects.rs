@@ -75,6 +75,7 @@ impl<'s> Observer<'s> {
         let mut lines = vec![
             self.text(&[b"TYPE", name]),
             self.text(&[b"PEXPIRETIME", name]),
+            self.text(&[b"TAGS", name]),
         ];
         if lines[0].contains("stream") {
             lines.push(self.text(&[b"XRANGE", name, b"-", b"+"]));

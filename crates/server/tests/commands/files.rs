@@ -10,7 +10,7 @@ use std::io::Read;
 use std::sync::atomic::Ordering;
 use wire::Protocol;
 use wire::dump::{Element, Encoding, StreamForm, StreamNumbers, StreamWriter};
-use wire::rdb::{Framing, ITEM_FIELD, Writer};
+use wire::rdb::{Framing, ITEM_FIELD, TAGS_FIELD, Writer};
 
 /// Numbers of threads that load a file.
 const THREADS: [&str; 2] = ["1", "3"];
@@ -310,6 +310,36 @@ fn items_of_memcached_keep_their_flags() {
 }
 
 #[test]
+fn keys_keep_their_tags() {
+    let file = file(|writer| {
+        writer.field(TAGS_FIELD, b"\x01\0a\x02\0\0\xff");
+        string(writer, "s", "value", None);
+        string(writer, "plain", "value", None);
+        writer.field(TAGS_FIELD, b"\x01\0a");
+        writer.begin(b"m", None, Encoding::Set, 1);
+        writer.put(&named("member"));
+        // Tags of a key that has expired are not those of the next one.
+        writer.field(TAGS_FIELD, b"\x01\0a");
+        string(writer, "gone", "value", Some(START.0 - 1));
+        string(writer, "next", "value", None);
+    });
+    for threads in ["1", "4"] {
+        let mut bench = loaded(&file, threads);
+        check(
+            &mut bench,
+            &[
+                ("TAGS s", "[\"a\" \"\\x00\\xff\"]"),
+                ("TAGS plain", "[]"),
+                ("TAGS m", "[\"a\"]"),
+                ("TAGS next", "[]"),
+                ("INVALIDATE 1 a", "2"),
+                ("EXISTS s plain m next", "2"),
+            ],
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_loaded_is_named_with_its_offset() {
     let error = |file: &[u8], threads: &str| {
         let bench = bench(threads);
@@ -326,7 +356,9 @@ fn what_cannot_be_loaded_is_named_with_its_offset() {
     let far = file(|writer| writer.database(16));
     let library = file(|writer| writer.library(b"#!lua name=l\nreturn 1"));
     let item = file(|writer| writer.field(ITEM_FIELD, b"\x01"));
+    let tags = file(|writer| writer.field(TAGS_FIELD, b"\0\0"));
     for (file, expected) in [
+        (&tags[..], "a file: offset 9: expected the tags of a key"),
         (
             &twice[..],
             "a file: offset 12: expected distinct elements, found two of one name, in the value of \

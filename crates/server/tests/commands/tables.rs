@@ -101,6 +101,7 @@ scripts! {
     strings_are_edited: "edit.txt",
     subsequences_are_found: "lcs.txt",
     keys_are_handled: "generic.txt",
+    keys_have_tags: "tags.txt",
     deadlines_are_kept: "expire.txt",
     keys_are_listed: "scan.txt",
     databases_as_a_whole: "whole.txt",

@@ -49,14 +49,11 @@ fn keys(bench: &Bench) -> Keys {
     for (db, name) in names {
         session.db = db;
         let mut payload = Vec::new();
-        let dump = crate::renamed::sent_name(b"DUMP");
-        server::exec(
-            &bench.server,
-            &mut session,
-            &[&dump, &name],
-            bench.now,
-            &mut payload,
-        );
+        for command in [&b"DUMP"[..], b"TAGS"] {
+            let command = crate::renamed::sent_name(command);
+            let args = [&command[..], &name];
+            server::exec(&bench.server, &mut session, &args, bench.now, &mut payload);
+        }
         let space = &bench.server.data.keyspace;
         let deadline = space.lock_all(bench.now).deadline(&space.key(db, &name));
         keys.insert((db, name), (payload, deadline.flatten()));

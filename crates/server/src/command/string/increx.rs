@@ -311,13 +311,13 @@ fn write(
     let event = match number {
         Integer(number) => {
             ctx.view
-                .set(key, Text::integer(number).as_bytes(), deadline);
+                .update(key, Text::integer(number).as_bytes(), deadline);
             "incrby"
         }
         Float(number) => {
             let mut text = Vec::new();
             number.push_decimal(&mut text);
-            ctx.view.set(key, &text, deadline);
+            ctx.view.update(key, &text, deadline);
             "incrbyfloat"
         }
     };

@@ -1,5 +1,6 @@
 //! Commands that store a string: SET, SETNX, SETEX, PSETEX, GETSET.
 
+use crate::command::tagging;
 use crate::context::Ctx;
 use engine::Strings;
 use engine::condition::Condition;
@@ -31,6 +32,8 @@ struct Wish<'a> {
     condition: Condition<'a>,
     /// GET: the reply is the old value.
     is_get: bool,
+    /// TAGS: the tags that the key will have.
+    tags: Option<Args<'a>>,
 }
 
 impl<'a> Wish<'a> {
@@ -48,6 +51,11 @@ impl<'a> Wish<'a> {
                 wish.is_get = true;
                 taken = 1;
             }
+            if taken == 0 && wish.tags.is_none() && option.eq_ignore_ascii_case(b"TAGS") {
+                let tags = tagging::counted(args.from(index + 1))?;
+                taken = 2 + tags.len();
+                wish.tags = Some(tags);
+            }
             if taken == 0 || wish.lifetime == Lifetime::Persist {
                 return Err(Refusal::Syntax);
             }
@@ -58,7 +66,9 @@ impl<'a> Wish<'a> {
 }
 
 /// `SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET]
-/// [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`
+/// [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL] [TAGS n tag …]`
+///
+/// Without TAGS, the key has no tags afterwards, or its old ones with KEEPTTL.
 ///
 /// With a deadline in the past, the value is stored and expires immediately; the event `expired` is
 /// published.
@@ -74,10 +84,17 @@ pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let expiration =
         wish.lifetime
             .deadline_change(ctx.view.instants(), "set", NewDeadline::Clear)?;
+    let tags = wish.tags.map(tagging::distinct).transpose()?;
+    if tags.is_some() {
+        ctx.view.check_tags()?;
+    }
     let old = wish.is_get.then_some(&mut ctx.reply);
     let is_stored = ctx
         .view
         .put(&key, &args[2], expiration, &wish.condition, old)?;
+    if let Some(tags) = tags.filter(|_| is_stored) {
+        ctx.view.set_tags(&key, &tags);
+    }
     match (wish.is_get, is_stored) {
         (true, _) => {}
         (false, true) => ctx.reply.ok(),
