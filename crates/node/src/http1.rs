@@ -15,8 +15,8 @@
 //!   hyper's, with every byte that was read.
 //!
 //! A connection has one request at a time, so that replies keep their order. The limits are the
-//! same as hyper's: the length of a head, the number of its fields, the time for it from the end of
-//! the previous reply, and the time without progress, which belongs to the stream. hyper refuses
+//! same as hyper's: the length of a head, the number of its fields, the time for it from its first
+//! byte on, and the time without progress, which belongs to the stream. hyper refuses
 //! what exceeds them. An incomplete head is parsed again when its end may have arrived, so that
 //! single bytes do not cost a pass each.
 
@@ -110,7 +110,7 @@ where
                     return Ok(None);
                 }
                 is_http1 = true;
-                timer.restart();
+                timer.restart(&received);
             }
             Next::Single(request, looked) => {
                 let ahead = received.take();
@@ -128,7 +128,7 @@ where
                 stream = returned;
                 received.put_back(ahead);
                 is_http1 = true;
-                timer.restart();
+                timer.restart(&received);
             }
             Next::Rest => return Ok(Some(Rest::new(received.take(), stream, is_http1))),
         }
@@ -263,9 +263,9 @@ impl Received {
     }
 }
 
-/// Time limit for a head, counted from the first byte of a connection, and then from the end of
-/// each reply, as in hyper. Each request only stores an instant; the timer is set when that instant
-/// is reached.
+/// Time limit for a head, counted from its first byte, or from the end of the previous reply if it
+/// had begun to arrive before. Without a byte, the stream limits the time. Each request only stores
+/// an instant; the timer is set when that instant is reached.
 struct HeadTimer {
     limit: std::time::Duration,
     /// Start of the time limit, if it is running.
@@ -287,8 +287,9 @@ impl HeadTimer {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    fn restart(&mut self) {
-        self.since = Some(Instant::now());
+    /// Begins the next request, of which some bytes may have arrived.
+    fn restart(&mut self, received: &Received) {
+        self.since = received.has_bytes().then(Instant::now);
     }
 
     /// Waits until the time limit is reached.

@@ -115,7 +115,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
     if let Some(cluster) = &node.cluster
         && let Some(bound) = peer_port::bind(config)?
     {
-        peers = Some(address(&bound.0)?);
+        peers = Some(address(&bound)?);
         let serving = peer_port::serve(node.clone(), cluster.clone(), bound, stopped.clone());
         listeners.spawn(serving);
         listeners.spawn(cluster.clone().probe(stopped.clone()));
@@ -180,18 +180,22 @@ fn follow(
 }
 
 impl Running {
-    /// Reads the certificate for clients and its private key again, for new connections. Returns
-    /// false if no certificate is configured.
+    /// Reads the certificates for clients and for other nodes again, with their private keys, for
+    /// new connections. Returns false if no certificate is configured.
     ///
     /// # Errors
     /// Returns an error if they are invalid. The previous ones stay in use.
     pub fn reload(&self) -> Result<bool, Invalid> {
         let paths = self.node.config.certificate.as_ref();
-        let Some((sender, (certificate, key))) = self.certificate.as_ref().zip(paths) else {
-            return Ok(false);
+        let for_clients = self.certificate.as_ref().zip(paths);
+        if let Some((sender, (certificate, key))) = for_clients {
+            sender.send_replace(listen::tls(certificate, key)?);
+        }
+        let for_nodes = match &self.node.cluster {
+            Some(cluster) => cluster.credentials().reload()?,
+            None => false,
         };
-        sender.send_replace(listen::tls(certificate, key)?);
-        Ok(true)
+        Ok(for_clients.is_some() || for_nodes)
     }
 
     /// Stops accepting connections, and waits until open ones have finished or the configured time
@@ -243,9 +247,9 @@ pub fn run(config: Config, threads: usize) -> Result<(), Box<dyn std::error::Err
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = hangup.recv() => match running.reload() {
-                    Ok(true) => log::info!("SIGHUP: the certificate was read again"),
+                    Ok(true) => log::info!("SIGHUP: the certificates were read again"),
                     Ok(false) => log::info!("SIGHUP: there is no certificate to be read again"),
-                    Err(why) => log::warn!("SIGHUP: the previous certificate stays in use: {why}"),
+                    Err(why) => log::warn!("SIGHUP: previous certificates stay in use: {why}"),
                 },
             }
         }

@@ -201,13 +201,17 @@ where
 {
     let stream = TokioIo::new(stream);
     let mut builder = Builder::new(TokioExecutor::new());
+    let mut head_time = limits.head_time;
     if is_http1 {
         builder = builder.http1_only();
+        // hyper counts the time from the end of the previous reply on, so that a shorter one would
+        // end idle connections.
+        head_time = head_time.max(limits.client_idle);
     }
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time)
+        .header_read_timeout(head_time)
         .max_buf_size(http1::head_bytes_max(limits))
         .max_headers(limits.fields);
     builder

@@ -17,7 +17,7 @@
 
 use crate::body::Content;
 use crate::cluster::message::{self, CLIENT, COPY, KEY, PART, PURGE, Part, STUB};
-use crate::cluster::{Cluster, peer, tls};
+use crate::cluster::{Cluster, peer};
 use crate::config::{Config, Invalid};
 use crate::listen;
 use crate::object::{Head, Object};
@@ -57,24 +57,23 @@ const PUT_TIME: Duration = Duration::from_secs(10);
 /// Binds the configured cluster port, if there is one.
 ///
 /// # Errors
-/// Returns an error if the address cannot be bound or a certificate cannot be read.
-pub fn bind(config: &Config) -> Result<Option<(TcpListener, Option<TlsAcceptor>)>, Invalid> {
+/// Returns an error if the address cannot be bound.
+pub fn bind(config: &Config) -> Result<Option<TcpListener>, Invalid> {
     let Some(cluster) = &config.cluster else {
         return Ok(None);
     };
-    let acceptor = tls::acceptor(&cluster.security)?;
     let address = cluster
         .listen
         .or_else(|| cluster.own().map(|own| own.address));
     let address = address.ok_or_else(|| Invalid("cluster: no address".into()))?;
-    Ok(Some((listen::bind(address)?, acceptor)))
+    listen::bind(address).map(Some)
 }
 
 /// Serves other nodes until `stop` changes.
 pub async fn serve(
     node: Arc<Node>,
     cluster: Arc<Cluster>,
-    (listener, tls): (TcpListener, Option<TlsAcceptor>),
+    listener: TcpListener,
     stop: watch::Receiver<bool>,
 ) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -84,7 +83,8 @@ pub async fn serve(
         puts: Semaphore::new(PUTS_MAX),
     });
     listen::accept(&listener, connections, stop.clone(), |stream, address| {
-        let (port, tls, stop) = (port.clone(), tls.clone(), stop.clone());
+        let tls = port.cluster.credentials().acceptor();
+        let (port, stop) = (port.clone(), stop.clone());
         async move {
             if let Err(error) = port.connection(stream, tls, stop).await {
                 log::debug!("node at {address}: {error}");

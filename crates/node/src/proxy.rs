@@ -312,6 +312,10 @@ impl Node {
             let text = "Content-Length and Transfer-Encoding: expected one of them";
             return Err((StatusCode::BAD_REQUEST, text));
         }
+        if present.has(Present::FRAMING) && !fields::is_coding_known(&parts.headers) {
+            let text = "Transfer-Encoding: expected chunked";
+            return Err((StatusCode::NOT_IMPLEMENTED, text));
+        }
         if !present.has(Present::VIA) {
             return Ok(());
         }

@@ -67,6 +67,9 @@ pub struct Arguments {
     /// Level of the log on standard error: debug, verbose, notice, warning or nothing
     #[arg(long, value_name = "LEVEL", default_value = "notice")]
     loglevel: String,
+    /// Maximum time without a byte from or to a client, also between two requests
+    #[arg(long, value_name = "SPAN", default_value = "60s", value_parser = units::span)]
+    client_idle_time: Duration,
     #[command(flatten)]
     origin_times: OriginTimes,
     /// Maximum number of client connections
@@ -242,6 +245,7 @@ impl Arguments {
         config.grace.error_ms = millis(self.stale_if_error);
         config.grace.keep_ms = millis(self.keep);
         config.limits.connections = self.max_connections;
+        config.limits.client_idle = self.client_idle_time;
         self.origin_times.set(&mut config.limits);
         if let Some(path) = &self.purge_token_file {
             let token = std::fs::read_to_string(path);

@@ -2,7 +2,8 @@
 
 use super::message::MAP;
 use super::peer::{Call, Peer};
-use super::{Cluster, loads, tls};
+use super::tls::Credentials;
+use super::{Cluster, loads};
 use crate::config::{ClusterConfig, Invalid, Server};
 use crate::membership::record::Record;
 use crate::membership::{Counted, Host, Shared};
@@ -16,7 +17,6 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsConnector;
 
 /// Timeout for requesting the counts of other nodes, which are a few bytes. Later answers are not
 /// used.
@@ -29,7 +29,7 @@ type Peers = BTreeMap<ServerId, Arc<Peer>>;
 /// The other nodes, and the source that lists them.
 pub struct Members {
     own: ServerId,
-    connector: Option<TlsConnector>,
+    credentials: Arc<Credentials>,
     peers: RwLock<Arc<Peers>>,
     servers: RwLock<Arc<Vec<Server>>>,
     changes: watch::Sender<()>,
@@ -45,7 +45,7 @@ impl Members {
     pub fn new(config: &ClusterConfig) -> Result<Self, Invalid> {
         let members = Members {
             own: config.own,
-            connector: tls::connector(&config.security)?,
+            credentials: Arc::new(Credentials::new(&config.security)?),
             peers: RwLock::default(),
             servers: RwLock::default(),
             changes: watch::channel(()).0,
@@ -85,7 +85,7 @@ impl Members {
             let is_known = known.iter().any(|one| place(one) == place(server));
             let peer = match before.get(&server.id).filter(|_| is_known) {
                 Some(peer) => peer.clone(),
-                None => Arc::new(Peer::new(server, self.connector.clone())?),
+                None => Arc::new(Peer::new(server, self.credentials.clone())?),
             };
             peers.insert(server.id, peer);
         }
@@ -103,6 +103,11 @@ impl Members {
 }
 
 impl Cluster {
+    /// Returns the certificates for connections with other nodes.
+    pub fn credentials(&self) -> &Credentials {
+        &self.members.credentials
+    }
+
     /// Returns the state shared with the task that follows etcd, if etcd lists the nodes.
     pub fn membership(&self) -> Option<&Arc<Shared>> {
         self.members.shared.as_ref()

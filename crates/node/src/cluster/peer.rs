@@ -4,6 +4,7 @@
 //! and one for relays, which clients read at their own pace. A slow client therefore delays no
 //! chunk. For the same reason, the windows of all streams fit in the window of their connection.
 
+use super::tls::Credentials;
 use crate::body::Content;
 use crate::config::{Invalid, Server};
 use bytes::Bytes;
@@ -22,7 +23,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Maximum number of concurrent calls to a node.
@@ -89,7 +89,7 @@ pub struct Peer {
     pub id: ServerId,
     address: SocketAddr,
     name: ServerName<'static>,
-    tls: Option<TlsConnector>,
+    credentials: Arc<Credentials>,
     calls: Link,
     relays: Link,
 }
@@ -144,7 +144,7 @@ impl Peer {
     ///
     /// # Errors
     /// Returns an error if the name for the node's certificate is malformed.
-    pub fn new(server: &Server, tls: Option<TlsConnector>) -> Result<Self, Invalid> {
+    pub fn new(server: &Server, credentials: Arc<Credentials>) -> Result<Self, Invalid> {
         let name = match &server.name {
             None => ServerName::IpAddress(server.address.ip().into()),
             Some(name) => ServerName::try_from(name.clone())
@@ -154,7 +154,7 @@ impl Peer {
             id: server.id,
             address: server.address,
             name,
-            tls,
+            credentials,
             calls: Link::new(CALLS_MAX, CALL_WINDOW_BYTES),
             relays: Link::new(RELAYS_MAX, RELAY_WINDOW_BYTES),
         })
@@ -244,7 +244,7 @@ impl Peer {
             .await
             .map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
-        match &self.tls {
+        match self.credentials.connector() {
             None => link.handshake(stream).await,
             Some(tls) => {
                 let stream = tls.connect(self.name.clone(), stream).await;

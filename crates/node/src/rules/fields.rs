@@ -1,6 +1,6 @@
 //! Header fields that a proxy removes or never forwards.
 
-use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 
 /// Access to a request's fields for the rules about hits. A parser's result need not be converted
 /// to a [`HeaderMap`] for it.
@@ -30,6 +30,18 @@ pub(super) const HOP_BY_HOP: [&str; 11] = [
     "upgrade",
     "http2-settings",
 ];
+
+/// Returns true if a message has no transfer coding, or only the one that is implemented, `chunked`.
+/// Bytes of another coding, such as `gzip`, must not be passed on without that coding (RFC 9112,
+/// section 6.1).
+pub fn is_coding_known(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
+    lines.all(|line| {
+        line.as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"chunked")
+    })
+}
 
 /// Fields by which programs choose a response although they are not part of the cache's key. They
 /// are removed, because a client could otherwise use them to store a response under the key of

@@ -844,6 +844,35 @@ impl Authority {
     }
 }
 
+/// Regression: a renewed certificate for other nodes was used only after a restart.
+#[test]
+fn a_renewed_certificate_for_other_nodes_is_used_after_a_reload() {
+    let origin = origin();
+    let addresses = free(4);
+    let hosts = [addresses[0].ip().to_string()];
+    let (own, late) = (
+        Authority::new("renewed", &hosts),
+        Authority::new("late", &hosts),
+    );
+    let number = AtomicU64::new(0);
+    let sites = Sites::with(&origin, &addresses, 4, |settings| {
+        let is_last = number.fetch_add(1, SeqCst) == 3;
+        let of = if is_last { &late } else { &own };
+        let cluster = settings.cluster.as_mut().expect("there is a cluster");
+        cluster.security = own.with_certificate_of(of);
+    });
+    let running = &sites.node(3).running;
+    let view = || running.node.cluster().expect("there is a cluster").view();
+    wait(|| view().down().len() == 3);
+    for name in ["node.pem", "node.key"] {
+        std::fs::copy(own.0.join(name), late.0.join(name)).expect("the folder can be written");
+    }
+    assert_eq!(running.reload(), Ok(true));
+    wait(|| view().down().is_empty());
+    std::fs::write(late.0.join("node.key"), "x").expect("the folder can be written");
+    assert!(running.reload().is_err());
+}
+
 impl Drop for Authority {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);

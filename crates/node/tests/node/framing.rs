@@ -220,3 +220,25 @@ fn a_part_that_contradicts_itself_is_not_stored() {
     }
     assert_eq!(site.running.node.store.stats().len, 0);
 }
+
+/// Regression: content that the origin had compressed as a transfer coding was passed on without
+/// the name of that coding.
+#[test]
+fn transfer_codings_other_than_chunked_are_refused() {
+    for coding in ["gzip, chunked", "gzip"] {
+        let origin = Origin::start(move |_, _, stream| {
+            let text = format!(
+                "HTTP/1.1 200 OK\r\n{FRESH}Connection: close\r\nTransfer-Encoding: {coding}\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n"
+            );
+            let _ = stream.write_all(text.as_bytes());
+        });
+        let site = Site::new(&origin);
+        assert_eq!(site.get("/x").status, 502, "{coding}");
+    }
+    let origin = Origin::plain(FRESH, "content");
+    let site = Site::new(&origin);
+    let shape = format!("{BEGIN}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n");
+    assert_eq!(site.raw(shape.as_bytes()).status, 501);
+    assert_eq!(origin.heads(), Vec::<String>::new());
+}
