@@ -42,7 +42,7 @@ pub struct Config {
     /// Origins that requests are forwarded to, by host. A rule without a host applies to all other
     /// hosts.
     pub origins: Vec<Origin>,
-    /// Capacity of the memory tier in bytes.
+    /// Memory in bytes for the store and for content outside it: of fetches and of replies.
     pub memory_bytes: u64,
     /// Eviction policy of the memory tier, by name.
     pub policy: String,

@@ -28,7 +28,7 @@ mod segment;
 mod tests;
 mod writer;
 
-pub use queue::{Job, Queue, Victim};
+pub use queue::{Job, Left, Queue, Victim};
 pub use record::{Reader as HeadReader, key_hash, put_head};
 pub use scrub::{Lost, Position, Step};
 

@@ -1,9 +1,11 @@
 //! Content that is being fetched and that any number of clients read while it arrives.
 //!
-//! Up to a maximum size, all of it is kept, so that a client can start reading at any time and the
-//! whole can be stored at the end. Content that turns out to be longer is streamed: only a window
-//! is kept, the fetch waits for the slowest reader, and a reader that makes no progress is cut off.
+//! Up to a maximum size, and as long as the account of memory permits, all of it is kept, so that a
+//! client can start reading at any time and the whole can be stored at the end. Other content is
+//! streamed: only a window is kept, the fetch waits for the slowest reader, and a reader that makes
+//! no progress is cut off. If the account is full, the window is a single chunk.
 
+use crate::budget::{Budget, Charge};
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -32,6 +34,7 @@ pub struct Fill {
     room: Notify,
     kept_bytes_max: usize,
     stall: Duration,
+    charge: Arc<Charge>,
 }
 
 struct State {
@@ -41,6 +44,8 @@ struct State {
     /// Size of `chunks` in bytes.
     kept_bytes: usize,
     is_streamed: bool,
+    /// Whether the content is streamed because the account of memory is full.
+    is_refused: bool,
     end: Option<End>,
     /// Number of the next chunk for each reader.
     readers: HashMap<u64, u64>,
@@ -52,15 +57,16 @@ struct State {
 pub struct Abandoned;
 
 impl Fill {
-    /// Creates an empty fill that keeps at most `kept_bytes_max` bytes, and cuts off readers that
-    /// make no progress for `stall`.
-    pub fn new(kept_bytes_max: usize, stall: Duration) -> Arc<Self> {
+    /// Creates an empty fill that keeps at most `kept_bytes_max` bytes within an account of memory,
+    /// and cuts off readers that make no progress for `stall`.
+    pub fn new(kept_bytes_max: usize, stall: Duration, budget: &Arc<Budget>) -> Arc<Self> {
         Arc::new(Fill {
             state: Mutex::new(State {
                 dropped: 0,
                 chunks: VecDeque::new(),
                 kept_bytes: 0,
                 is_streamed: false,
+                is_refused: false,
                 end: None,
                 readers: HashMap::new(),
                 reader_next: 0,
@@ -69,7 +75,13 @@ impl Fill {
             room: Notify::new(),
             kept_bytes_max,
             stall,
+            charge: Charge::new(budget),
         })
+    }
+
+    /// Returns the entry of the content in the account of memory.
+    pub fn charge(&self) -> &Arc<Charge> {
+        &self.charge
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -78,29 +90,27 @@ impl Fill {
             .unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Adds a chunk. If the content is streamed, waits for the readers.
+    /// Waits until there is room for a chunk. If the content is streamed, that depends on its
+    /// readers.
     ///
     /// # Errors
     /// Returns an error if the content is streamed and has no reader.
-    pub async fn push(&self, chunk: Bytes) -> Result<(), Abandoned> {
-        if chunk.is_empty() {
-            return Ok(());
-        }
+    pub async fn wait_for_room(&self) -> Result<(), Abandoned> {
         loop {
             let room = self.room.notified();
             {
                 let mut state = self.state();
-                if state.kept_bytes + chunk.len() > self.kept_bytes_max {
-                    state.is_streamed = true;
+                if !state.is_streamed {
+                    return Ok(());
                 }
-                if state.is_streamed && state.readers.is_empty() {
+                if state.readers.is_empty() {
                     return Err(Abandoned);
                 }
                 state.drop_read();
-                if !state.is_streamed || state.kept_bytes < WINDOW_BYTES {
-                    state.kept_bytes += chunk.len();
-                    state.chunks.push_back(chunk);
-                    break;
+                // Without a chunk, its readers would wait forever.
+                let has_memory = state.kept_bytes == 0 || !self.charge.is_full();
+                if has_memory && state.kept_bytes < WINDOW_BYTES {
+                    return Ok(());
                 }
             }
             if timeout(self.stall, room).await.is_err() {
@@ -108,8 +118,27 @@ impl Fill {
                 self.wake();
             }
         }
+    }
+
+    /// Adds a chunk. From the first one on that is too much, the content is streamed.
+    pub fn push(&self, chunk: Bytes) {
+        if chunk.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        let is_kept = !state.is_streamed && state.kept_bytes + chunk.len() <= self.kept_bytes_max;
+        let chunk = match is_kept {
+            true => self.charge.admit(chunk),
+            false => Err(chunk),
+        };
+        let chunk = chunk.unwrap_or_else(|chunk| {
+            state.is_streamed = true;
+            state.is_refused |= is_kept;
+            self.charge.count(chunk)
+        });
+        state.append(chunk);
+        drop(state);
         self.wake();
-        Ok(())
     }
 
     /// Returns all content that has arrived, if it was kept.
@@ -123,17 +152,21 @@ impl Fill {
     pub fn end(&self, last: Option<Bytes>, end: End) {
         let mut state = self.state();
         if let Some(chunk) = last.filter(|chunk| !chunk.is_empty()) {
-            state.kept_bytes += chunk.len();
-            state.chunks.push_back(chunk);
+            state.append(chunk);
         }
         state.end = Some(end);
         drop(state);
         self.wake();
     }
 
-    /// Returns true if the content has become too long to be kept.
+    /// Returns true if not all content is kept.
     pub fn is_streamed(&self) -> bool {
         self.state().is_streamed
+    }
+
+    /// Returns true if not all content is kept because the account of memory was full.
+    pub fn is_refused(&self) -> bool {
+        self.state().is_refused
     }
 
     fn wake(&self) {
@@ -160,6 +193,11 @@ impl Fill {
 }
 
 impl State {
+    fn append(&mut self, chunk: Bytes) {
+        self.kept_bytes += chunk.len();
+        self.chunks.push_back(chunk);
+    }
+
     /// Drops all chunks that every reader has read, if the content is streamed.
     fn drop_read(&mut self) {
         if !self.is_streamed {
@@ -226,5 +264,85 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.fill.state().readers.remove(&self.number);
         self.fill.room.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use tokio::time::Instant;
+
+    const STALL: Duration = Duration::from_secs(60);
+    /// Length of a chunk that is not copied.
+    const CHUNK: usize = 32 << 10;
+
+    fn chunk() -> Bytes {
+        vec![7; CHUNK].into()
+    }
+
+    /// Adds a chunk if there is room for it at once.
+    fn is_taken(fill: &Fill) -> bool {
+        let room = pin!(fill.wait_for_room());
+        let mut context = Context::from_waker(Waker::noop());
+        let has_room = room.poll(&mut context) == Poll::Ready(Ok(()));
+        if has_room {
+            fill.push(chunk());
+        }
+        has_room
+    }
+
+    /// Regression: content was kept up to the largest object for each fetch, whatever the memory.
+    #[tokio::test(start_paused = true)]
+    async fn fetches_keep_no_more_than_the_account_and_a_chunk_each() {
+        let budget = Budget::new(8 * CHUNK as u64);
+        let fills: Vec<_> = (0..10)
+            .map(|_| Fill::new(1 << 30, STALL, &budget))
+            .collect();
+        let mut readers: Vec<_> = fills.iter().filter_map(|fill| fill.reader()).collect();
+        for _ in 0..6 {
+            fills.iter().for_each(|fill| _ = is_taken(fill));
+            let most = (4 + fills.len()) * CHUNK;
+            assert!(budget.bytes() <= most as u64, "{}", budget.bytes());
+        }
+        let refused = fills.iter().filter(|fill| fill.is_refused()).count();
+        assert_eq!(refused, fills.len());
+        // Whoever reads gets more; the others wait.
+        for _ in 0..3 {
+            assert_eq!(readers[9].try_next(), Some(Ok(chunk())));
+            assert_eq!(readers[9].try_next(), None);
+            assert!(is_taken(&fills[9]) && !is_taken(&fills[9]) && !is_taken(&fills[0]));
+        }
+        readers.clear();
+        for fill in &fills {
+            assert_eq!(fill.wait_for_room().await, Err(Abandoned));
+        }
+        drop(fills);
+        assert_eq!(budget.bytes(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_is_cut_off_when_memory_is_short() {
+        let budget = Budget::new(2);
+        let fill = Fill::new(1 << 30, STALL, &budget);
+        let mut reader = fill.reader().expect("nothing was dropped");
+        let start = Instant::now();
+        assert!(is_taken(&fill));
+        assert_eq!(fill.wait_for_room().await, Err(Abandoned));
+        assert!(start.elapsed() >= STALL);
+        assert_eq!(reader.try_next(), Some(Err(End::Failed)));
+    }
+
+    #[test]
+    fn content_that_fits_is_kept_whole() {
+        let budget = Budget::new(1 << 20);
+        let fill = Fill::new(1 << 20, STALL, &budget);
+        for _ in 0..3 {
+            assert!(is_taken(&fill));
+        }
+        assert_eq!(fill.whole().map(|chunks| chunks.len()), Some(3));
+        assert_eq!(budget.bytes(), 3 * CHUNK as u64);
     }
 }

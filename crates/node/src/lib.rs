@@ -22,6 +22,7 @@ pub mod access_log;
 pub mod admin;
 mod alarm;
 pub mod body;
+pub mod budget;
 pub mod clock;
 pub mod cluster;
 pub mod coded;

@@ -117,7 +117,7 @@ impl Failure {
 pub struct Metrics {
     replies: [AtomicU64; 7],
     forwards: [AtomicU64; 7],
-    refusals: [AtomicU64; 7],
+    refusals: [AtomicU64; 9],
     failures: [AtomicU64; 5],
     hits: [AtomicU64; 2],
     /// Number of requests that shared another request's fetch.
@@ -197,6 +197,8 @@ pub struct Facts<'a> {
     pub metrics: &'a Metrics,
     /// Memory tier.
     pub memory: Stats,
+    /// Size in bytes of content in memory outside the store.
+    pub outside_bytes: u64,
     /// Disk tier.
     pub disk: Option<DiskStats>,
     /// Cluster.

@@ -1,5 +1,6 @@
 //! Stored responses.
 
+use crate::budget::Charge;
 use crate::coded::Coded;
 use crate::rules::conditional::permits_range;
 use crate::rules::fields::Lines;
@@ -19,6 +20,9 @@ use twox_hash::XxHash3_64;
 
 /// Maximum number of responses under one URL. A further response replaces the oldest one.
 pub const VARIANTS_MAX: usize = 32;
+/// Minimum length of content that stays in the chunks in which it arrived. Shorter content is
+/// copied into one.
+const CONCATENATED_BYTES: u64 = 16 << 10;
 
 /// Head of a stored response, with everything that is needed to use the response.
 #[derive(Clone, Debug)]
@@ -102,6 +106,8 @@ pub struct Object {
     /// Whether the object is a copy of a response that another node owns. Copies are not written to
     /// disk.
     pub is_copy: bool,
+    /// Entry of the content in the account of memory, if it came from an origin and is long.
+    pub charge: Option<Arc<Charge>>,
 }
 
 impl Object {
@@ -111,7 +117,9 @@ impl Object {
         // A chunk may be a small part of a large buffer, which it would keep in memory.
         let chunks = match chunks.len() {
             0 => Arc::default(),
-            _ if length < 16 << 10 => Arc::new([Bytes::from(chunks.concat())]) as Arc<[Bytes]>,
+            _ if length < CONCATENATED_BYTES => {
+                Arc::new([Bytes::from(chunks.concat())]) as Arc<[Bytes]>
+            }
             _ => chunks.into(),
         };
         Object {
@@ -120,6 +128,18 @@ impl Object {
             extent: None,
             length,
             is_copy: false,
+            charge: None,
+        }
+    }
+
+    /// Creates an object from content that is counted. Short content is copied, and so leaves the
+    /// account.
+    pub fn charged(head: Arc<Head>, chunks: Vec<Bytes>, charge: &Arc<Charge>) -> Self {
+        let object = Object::new(head, chunks);
+        let is_copied = object.length < CONCATENATED_BYTES;
+        Object {
+            charge: (!is_copied).then(|| charge.clone()),
+            ..object
         }
     }
 
@@ -139,6 +159,7 @@ impl Object {
             extent: Some(extent),
             length,
             is_copy: false,
+            charge: None,
         }
     }
 
@@ -299,6 +320,24 @@ impl Resource {
     pub fn copy_bytes(&self) -> usize {
         let copies = self.variants.iter().filter(|object| object.is_copy);
         copies.map(Object::bytes).sum()
+    }
+
+    /// Moves the content to the store's account of memory, which these responses enter.
+    pub fn enter_store(&self) {
+        for object in &self.variants {
+            if let Some(charge) = &object.charge {
+                charge.enter_store(object.length);
+            }
+        }
+    }
+
+    /// Moves the content back from the store's account, which these responses have left.
+    pub fn leave_store(&self) {
+        for object in &self.variants {
+            if let Some(charge) = &object.charge {
+                charge.leave_store(object.length);
+            }
+        }
     }
 
     /// Returns the responses that are not copies; `None` if there are none.

@@ -188,6 +188,7 @@ fn memory(facts: &Facts<'_>) -> Section {
     let mut section = Section::new("Memory");
     section
         .filled("responses", store.weight, facts.config.memory_bytes)
+        .row("fetches and replies", bytes(facts.outside_bytes))
         .row("URLs", store.len)
         .row("index", bytes(store.bytes))
         .row("expired URLs", store.expired)
@@ -359,6 +360,7 @@ mod tests {
             config: &config,
             metrics: &metrics,
             memory: Stats::default(),
+            outside_bytes: 0,
             disk: None,
             cluster: None,
             origins: [None, Some(Duration::from_secs(7))]

@@ -1,9 +1,10 @@
 //! Memory tier: responses by URL, limited in bytes, with the library's eviction policies and expiry
 //! index. Responses that it evicts are offered to the disk tier, if there is one.
 
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::config::{ClusterConfig, Config, Invalid, STORE_SHARDS};
-use crate::disk::{Disk, DiskStats, Job, Position, Queue, Step, Victim, key_hash};
+use crate::disk::{Disk, DiskStats, Job, Left, Position, Queue, Step, Victim, key_hash};
 use crate::object::{Head, Object, Resource, read_all};
 use crate::purge::{Purges, Target};
 use crate::rules::fields::Lines;
@@ -18,6 +19,10 @@ use std::time::Duration;
 
 /// Maximum number of stubs in memory that [`Store::for_each_stub`] visits.
 const STUBS_MAX: usize = 65_536;
+/// Divisor of the memory that gives the part outside the store which is always available.
+const OUTSIDE_PART: u64 = 8;
+/// Divisor of the memory that gives the steps in which the store's capacity changes.
+const STEP_PART: u64 = 32;
 /// Divisor of the memory that limits the size of all copies of responses that other nodes own.
 const COPIES_PART: u64 = 8;
 
@@ -30,6 +35,11 @@ pub struct Store {
     /// Size of all copies in bytes. It is briefly negative if a copy leaves before it is counted.
     copy_bytes: Arc<AtomicI64>,
     copy_bytes_max: u64,
+    /// Account of content outside the store.
+    budget: Arc<Budget>,
+    memory_bytes: u64,
+    /// Minimum capacity, for which the largest response fits into a shard.
+    capacity_min: u64,
     /// See [`crate::Limits::purge_transit`].
     purge_transit: Duration,
     /// Number of chunks per coded object; 0 without a cluster.
@@ -43,7 +53,11 @@ impl Store {
     /// Returns an error if the policy's name is unknown, or the folder of the disk tier cannot be
     /// used.
     pub fn new(config: &Config) -> Result<Self, Invalid> {
-        let cache = Cache::builder(config.memory_bytes)
+        let memory_bytes = config.memory_bytes;
+        // With its head and the structures of the store.
+        let largest = config.object_bytes_max / 16 * 17 + (64 << 10);
+        let capacity = memory_bytes - memory_bytes / OUTSIDE_PART;
+        let cache = Cache::builder(capacity)
             .weigher(|key: &Key, resource: &Arc<Resource>| resource.bytes(key))
             .policy_named(&config.policy)
             .shards(STORE_SHARDS as usize)
@@ -56,6 +70,7 @@ impl Store {
             let copy_bytes = copy_bytes.clone();
             cache.listener(move |key: &Key, resource: &Arc<Resource>, cause| {
                 subtract(&copy_bytes, resource);
+                let left = Left(resource.clone());
                 if has_disk
                     && cause == Cause::Evicted
                     && let Some(resource) = resource.without_copies()
@@ -64,6 +79,7 @@ impl Store {
                         key: key.clone(),
                         resource,
                         purge_count: purges.count(),
+                        left: Some(left),
                     }));
                 }
             })
@@ -98,6 +114,9 @@ impl Store {
             clock: config.clock.clone(),
             copy_bytes,
             copy_bytes_max: config.memory_bytes / COPIES_PART,
+            budget: Budget::new(memory_bytes),
+            memory_bytes,
+            capacity_min: (STORE_SHARDS * largest).min(capacity),
             purge_transit: config.limits.purge_transit,
             chunks: config.cluster.as_ref().map_or(0, ClusterConfig::chunks),
         })
@@ -171,7 +190,10 @@ impl Store {
         self.cache.compute(key.clone(), |present| {
             match (present, resource.usable_ms(self.clock.now_ms())) {
                 (Some(_), _) | (_, 0) => Op::Keep,
-                (None, ms) => Op::PutWithTtl(resource.clone(), Duration::from_millis(ms)),
+                (None, ms) => {
+                    resource.enter_store();
+                    Op::PutWithTtl(resource.clone(), Duration::from_millis(ms))
+                }
             }
         });
         let is_current = resource.place.is_none_or(|place| {
@@ -186,6 +208,29 @@ impl Store {
                 Some(present) if Arc::ptr_eq(present, resource) => Op::Remove,
                 _ => Op::Keep,
             });
+        }
+    }
+
+    /// Returns the account of content outside the store.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Adapts the store's capacity to the content outside it, so that both together stay within the
+    /// memory of the node.
+    pub fn fit(&self) {
+        if self.budget.bytes() > self.memory_bytes / OUTSIDE_PART {
+            // Responses that have left the cache stay in memory until readers of that moment have
+            // ended. This frees them earlier than the cache's timer.
+            self.cache.expire();
+        }
+        let step = (self.memory_bytes / STEP_PART).max(1);
+        let outside = self.budget.bytes().next_multiple_of(step);
+        let outside = outside.max(self.memory_bytes / OUTSIDE_PART);
+        let capacity = self.memory_bytes.saturating_sub(outside);
+        let capacity = capacity.max(self.capacity_min);
+        if self.cache.capacity() != capacity {
+            self.cache.set_capacity(capacity);
         }
     }
 
@@ -400,6 +445,7 @@ impl Store {
                 ms => {
                     let bytes = changed.copy_bytes() as i64;
                     self.copy_bytes.fetch_add(bytes, Relaxed);
+                    changed.enter_store();
                     Op::PutWithTtl(Arc::new(changed), Duration::from_millis(ms))
                 }
             }
@@ -526,6 +572,7 @@ impl Store {
                 key,
                 resource,
                 purge_count,
+                left: None,
             })
         });
         disk.save(victims);
@@ -554,6 +601,7 @@ fn subtract(copy_bytes: &AtomicI64, resource: &Resource) {
 mod tests {
     use super::*;
     use crate::ManualClock;
+    use crate::budget::Charge;
     use crate::rules::freshness::Terms;
     use crate::rules::vary::Selection;
     use bytes::Bytes;
@@ -589,6 +637,37 @@ mod tests {
             tags: [].into(),
             coded: None,
         })
+    }
+
+    /// Regression: content that slow clients had not taken yet was in memory besides the store.
+    #[test]
+    fn the_store_gives_way_to_content_outside_it() {
+        let store = store();
+        let memory = Config::default().memory_bytes;
+        let charge = Charge::new(store.budget());
+        let full = store.cache.capacity();
+        assert_eq!(full, memory - memory / OUTSIDE_PART);
+        let chunks: Vec<Bytes> = (0..4)
+            .map(|_| charge.count(vec![0; 1 << 20].into()))
+            .collect();
+        let key = Key::parse("http://a/x").expect("the text is valid");
+        let object = Object::charged(head(), chunks, &charge);
+        assert!(store.put(&key, &object, 0));
+        // It counts in the store.
+        assert_eq!(store.budget().bytes(), 0);
+        let many = charge_of(&store, memory / 2);
+        store.fit();
+        assert!(store.cache.capacity() + memory / 2 <= memory);
+        store.remove(&key);
+        assert_eq!(store.budget().bytes(), (4 << 20) + memory / 2);
+        drop((object, many));
+        store.fit();
+        assert_eq!((store.budget().bytes(), store.cache.capacity()), (0, full));
+    }
+
+    fn charge_of(store: &Store, bytes: u64) -> Bytes {
+        let charge = Charge::new(store.budget());
+        charge.count(vec![0; usize::try_from(bytes).expect("it fits")].into())
     }
 
     /// Regression: a node that had received a purge stored a copy from the owner, which had

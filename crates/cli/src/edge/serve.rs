@@ -34,7 +34,7 @@ pub struct Arguments {
     /// File with the token that purges need; without it they are refused
     #[arg(long, value_name = "FILE")]
     purge_token_file: Option<PathBuf>,
-    /// Memory for stored responses
+    /// Memory for responses: stored, being fetched, and not yet taken by clients
     #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = units::bytes)]
     memory: u64,
     /// Folder of the disk tier, for responses evicted from memory

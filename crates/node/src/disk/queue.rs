@@ -17,6 +17,18 @@ pub struct Victim {
     pub resource: Arc<Resource>,
     /// Number of purges so far when the responses left memory.
     pub purge_count: u64,
+    /// Entry in the store's account of memory, unless the responses are still in the store. The
+    /// queue has its own limit, and must not make the store smaller.
+    pub left: Option<Left>,
+}
+
+/// Responses that have left the store, and stay in its account of memory until this is dropped.
+pub struct Left(pub Arc<Resource>);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.0.leave_store();
+    }
 }
 
 /// Work for the thread.

@@ -92,6 +92,7 @@ impl Tier {
         let victim = Victim {
             key: key(name),
             resource: Arc::new(response(name, content, self.now_ms(), fresh_ms)),
+            left: None,
             purge_count: 0,
         };
         self.queue.push(Job::Write(victim));

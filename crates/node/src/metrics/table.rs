@@ -122,6 +122,7 @@ const MEMORY: &[Metric] = &[
     counter("store_rejected", "URLs that were not stored: too large or not admitted", |facts| facts.memory.rejected.into()),
     gauge("store_urls", "URLs in the store", |facts| facts.memory.len.into()),
     gauge("store_bytes", "Bytes of the stored responses", |facts| facts.memory.weight.into()),
+    gauge("outside_store_bytes", "Bytes of content outside the store: of fetches, and of replies whose response has left it", |facts| facts.outside_bytes.into()),
     gauge("store_index_bytes", "Bytes of the store's own structures", |facts| facts.memory.bytes.into()),
     gauge("store_expiry_lag_max_seconds", "Longest delay of an expiry", |facts| Value::Span(facts.memory.lag_max())),
 ];
@@ -330,6 +331,7 @@ mod tests {
             config: &config,
             metrics: &metrics,
             memory: Stats::default(),
+            outside_bytes: 0,
             disk: None,
             cluster: None,
             origins: vec![],

@@ -293,16 +293,14 @@ impl Node {
         let sharable = match self.sharable(lookup, &response, sent_ms) {
             Ok(sharable) => sharable,
             Err(refusal) => {
-                if let Some(refusal) = refusal {
-                    self.metrics.refusal(refusal);
-                }
+                self.metrics.refusal(refusal);
                 // The stored response is no longer what the origin sends, but it remains usable if
                 // the origin fails. A refusal of this request alone, or a response to its
                 // credentials, says nothing about either. The next response after an error may be
                 // stored again, so that requests for it still share a fetch.
                 let status = response.status();
                 if !is_of_request(status) && !status.is_server_error() {
-                    if refusal != Some(Refusal::Authorization) {
+                    if refusal != Refusal::Authorization {
                         self.store.remove_for(&lookup.key, &lookup.headers);
                     }
                     self.passed.insert(lookup.passed_name(), ());
@@ -323,7 +321,7 @@ impl Node {
         let storing = Storing {
             key: lookup.key.clone(),
             head: Arc::new(head),
-            fill: Fill::new(kept, self.config.limits.client_idle),
+            fill: Fill::new(kept, self.config.limits.client_idle, self.store.budget()),
             length,
             purge_count,
             began: began(sent_ms, self.now_ms()),
@@ -361,23 +359,22 @@ impl Node {
         }
     }
 
-    /// Returns the head of a response that other requests may use. Otherwise returns the reason,
-    /// which is `None` if the content is too long.
+    /// Returns the head of a response that other requests may use, or the reason why there is none.
     fn sharable(
         &self,
         lookup: &Lookup,
         response: &Response<Incoming>,
         sent_ms: u64,
-    ) -> Result<Sharable, Option<Refusal>> {
+    ) -> Result<Sharable, Refusal> {
         let now_ms = self.now_ms();
         let status = response.status();
         let mut headers = response.headers().clone();
         if !fields::remove_hop_by_hop(&mut headers) {
-            return Err(Some(Refusal::Status));
+            return Err(Refusal::Status);
         }
         let length = response.body().size_hint().exact();
         if length.is_some_and(|length| length > self.config.object_bytes_max) {
-            return Err(None);
+            return Err(Refusal::Length);
         }
         let judged = self.judge(lookup, status, &headers, sent_ms, now_ms);
         let (terms, rules, is_stored) = match judged {
@@ -391,16 +388,16 @@ impl Node {
                 let terms = Terms::of_single_use(now_ms);
                 (terms, Directives::of(&headers), false)
             }
-            Err(refusal) => return Err(Some(refusal)),
+            Err(refusal) => return Err(refusal),
         };
         let selection = Selection::of(&lookup.headers, &headers);
-        let selection = selection.ok_or(Some(Refusal::VaryStar))?;
+        let selection = selection.ok_or(Refusal::VaryStar)?;
         let part = if status == StatusCode::PARTIAL_CONTENT {
             let part = content_range(&headers).filter(|(part, _)| {
                 // A part is stored only if its length is the announced one.
                 length == Some(part.len())
             });
-            Some(part.ok_or(Some(Refusal::Status))?)
+            Some(part.ok_or(Refusal::Status)?)
         } else {
             None
         };
@@ -447,6 +444,9 @@ impl Node {
                 self.metrics.failure(Failure::Timeout);
                 break End::Failed;
             }
+            if fill.wait_for_room().await.is_err() {
+                break End::Failed;
+            }
             let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
             let idle = Instant::now() + limits.origin_idle;
             let until = total.map_or(idle, |total| total.min(idle));
@@ -461,16 +461,13 @@ impl Node {
                         .origin_bytes
                         .fetch_add(chunk.len() as u64, Relaxed);
                     if storing.length.is_some_and(|length| received >= length) {
-                        last = last.or(Some(chunk));
+                        last = last.or_else(|| Some(fill.charge().count(chunk)));
                         continue;
                     }
-                    if fill.push(chunk).await.is_err() {
-                        break End::Failed;
-                    }
+                    fill.push(chunk);
+                    self.store.fit();
                     if fill.is_streamed() && lead.take().is_some() {
-                        // Later requests cannot follow this fetch, and must not wait for each
-                        // other.
-                        self.passed.insert(storing.key.as_str().to_owned(), ());
+                        self.note_streamed(&storing);
                     }
                 }
                 Ok(Some(Err(error))) => {
@@ -490,6 +487,17 @@ impl Node {
         drop(lead);
     }
 
+    /// Notes that a response is too long to be stored, or that memory is too short for it.
+    fn note_streamed(&self, storing: &Storing) {
+        if storing.fill.is_refused() {
+            self.metrics.refusal(Refusal::Memory);
+            return;
+        }
+        // Later requests cannot follow this fetch, and must not wait for each other.
+        self.metrics.refusal(Refusal::Length);
+        self.passed.insert(storing.key.as_str().to_owned(), ());
+    }
+
     /// Ends the content. A complete response is stored before clients see its end, so that the next
     /// request is a hit, and a stop saves the response.
     fn finish(&self, storing: &Storing, end: End, last: Option<Bytes>) {
@@ -498,13 +506,14 @@ impl Node {
         let whole = fill.whole().filter(|_| is_stored);
         if let Some(mut chunks) = whole {
             chunks.extend(last.clone());
-            let object = Object::new(storing.head.clone(), chunks);
+            let object = Object::charged(storing.head.clone(), chunks, fill.charge());
             let is_stored = self.store.put(&storing.key, &object, storing.purge_count);
             if is_stored && let Some(cluster) = &self.cluster {
                 cluster.offer(&storing.key, &object, storing.began);
             }
         }
         fill.end(last, end);
+        self.store.fit();
     }
 }
 

@@ -64,11 +64,15 @@ pub enum Refusal {
     VaryStar,
     /// The response has neither a lifetime nor a validator.
     Useless,
+    /// The response is longer than the longest that is stored.
+    Length,
+    /// Memory is too short to keep the response until it is complete.
+    Memory,
 }
 
 impl Refusal {
     /// All refusals, in the order of their numbers.
-    pub const ALL: [Refusal; 7] = [
+    pub const ALL: [Refusal; 9] = [
         Refusal::Method,
         Refusal::Status,
         Refusal::NoStore,
@@ -76,6 +80,8 @@ impl Refusal {
         Refusal::Authorization,
         Refusal::VaryStar,
         Refusal::Useless,
+        Refusal::Length,
+        Refusal::Memory,
     ];
 
     /// Returns the name in metrics.
@@ -88,6 +94,8 @@ impl Refusal {
             Refusal::Authorization => "authorization",
             Refusal::VaryStar => "vary-star",
             Refusal::Useless => "no-lifetime",
+            Refusal::Length => "length",
+            Refusal::Memory => "memory",
         }
     }
 }

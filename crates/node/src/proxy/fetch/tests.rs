@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::body::tests::Fed;
+use crate::budget::Budget;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, Origin};
 use crate::rules::freshness::Grace;
@@ -61,7 +62,7 @@ fn storing(length: Option<u64>) -> Storing {
     Storing {
         key: Key::new(false, "a", "/x").expect("the input is valid"),
         head: Arc::new(head),
-        fill: Fill::new(1_024, Duration::from_secs(60)),
+        fill: Fill::new(1_024, Duration::from_secs(60), &Budget::new(1 << 20)),
         length,
         purge_count: 0,
         began: Instant::now(),

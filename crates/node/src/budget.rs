@@ -1,0 +1,213 @@
+//! Account of content in memory outside the store: of fetches in progress, and of replies whose
+//! response has left the store.
+//!
+//! A fetch keeps what it receives as long as the account permits; beyond it, the fetch passes
+//! content on as its clients take it, so that the origin is read no faster, and does not store the
+//! response. The store gives way to the account ([`crate::store::Store::fit`]), so that both
+//! together stay within the memory that the operator has set.
+//!
+//! Each chunk carries its entry in the account: it ends with the last reference to the bytes,
+//! wherever that is. Content in the store counts there, and moves back to the account if it leaves
+//! the store while a reply still has it.
+
+use bytes::Bytes;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+
+/// Divisor of the memory that gives the maximum of the account.
+const PART: u64 = 2;
+/// Maximum size of a chunk that is copied. A smaller chunk may be a small part of a large buffer,
+/// which it would keep in memory.
+const COPIED_BYTES_MAX: usize = 16 << 10;
+
+/// Account of the bytes outside the store.
+#[derive(Debug)]
+pub struct Budget {
+    /// Bytes in the account. It is briefly negative if content leaves before it is counted.
+    bytes: AtomicI64,
+    bytes_max: u64,
+}
+
+impl Budget {
+    /// Creates the account of a node with this much memory.
+    pub fn new(memory_bytes: u64) -> Arc<Self> {
+        Arc::new(Budget {
+            bytes: AtomicI64::new(0),
+            bytes_max: memory_bytes / PART,
+        })
+    }
+
+    /// Returns the number of bytes in the account.
+    pub fn bytes(&self) -> u64 {
+        u64::try_from(self.bytes.load(Relaxed)).unwrap_or(0)
+    }
+
+    fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes as i64, Relaxed);
+    }
+
+    fn subtract(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes as i64, Relaxed);
+    }
+}
+
+/// Entry of one response's content in the account.
+pub struct Charge {
+    budget: Arc<Budget>,
+    /// Number of the store's values that contain the response. A replaced value and its successor
+    /// are both counted for a moment.
+    stored: AtomicU32,
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charge")
+            .field("stored", &self.stored)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes with their entry in the account.
+struct Charged {
+    bytes: Bytes,
+    charge: Arc<Charge>,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Charged {
+    fn drop(&mut self) {
+        // The store has references to what it contains.
+        if self.charge.stored.load(Relaxed) == 0 {
+            self.charge.budget.subtract(self.bytes.len() as u64);
+        }
+    }
+}
+
+impl Charge {
+    /// Creates an entry without content.
+    pub fn new(budget: &Arc<Budget>) -> Arc<Self> {
+        Arc::new(Charge {
+            budget: budget.clone(),
+            stored: AtomicU32::new(0),
+        })
+    }
+
+    /// Returns true if the account admits nothing.
+    pub fn is_full(&self) -> bool {
+        self.budget.bytes() >= self.budget.bytes_max
+    }
+
+    /// Counts a chunk if the account permits it.
+    ///
+    /// # Errors
+    /// Returns the chunk if the account is full.
+    pub fn admit(self: &Arc<Self>, chunk: Bytes) -> Result<Bytes, Bytes> {
+        match self.budget.bytes() + chunk.len() as u64 <= self.budget.bytes_max {
+            true => Ok(self.count(chunk)),
+            false => Err(chunk),
+        }
+    }
+
+    /// Counts a chunk in any case.
+    pub fn count(self: &Arc<Self>, chunk: Bytes) -> Bytes {
+        self.budget.add(chunk.len() as u64);
+        let bytes = match chunk.len() <= COPIED_BYTES_MAX {
+            true => Bytes::copy_from_slice(&chunk),
+            false => chunk,
+        };
+        let charge = self.clone();
+        Bytes::from_owner(Charged { bytes, charge })
+    }
+
+    /// Moves content of this length, all of it referred to by the caller, to the store's account.
+    pub fn enter_store(&self, bytes: u64) {
+        if self.stored.fetch_add(1, Relaxed) == 0 {
+            self.budget.subtract(bytes);
+        }
+    }
+
+    /// Moves the content back after it has left the store, while the caller still refers to it.
+    pub fn leave_store(&self, bytes: u64) {
+        if self.stored.fetch_sub(1, Relaxed) == 1 {
+            self.budget.add(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MEMORY: u64 = 1 << 20;
+
+    #[test]
+    fn a_chunk_counts_until_its_last_reference_is_gone() {
+        let budget = Budget::new(MEMORY);
+        let charge = Charge::new(&budget);
+        for length in [10, COPIED_BYTES_MAX + 1] {
+            let chunk = charge.admit(vec![7; length].into()).expect("it has room");
+            let part = chunk.slice(3..5);
+            drop(chunk);
+            assert_eq!((budget.bytes(), &*part), (length as u64, &[7, 7][..]));
+            drop(part);
+            assert_eq!(budget.bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn a_full_account_admits_nothing_but_counts_what_must_be_kept() {
+        let budget = Budget::new(MEMORY);
+        let charge = Charge::new(&budget);
+        let half = vec![0; (MEMORY / PART) as usize];
+        let first = charge.admit(half.into()).expect("it has room");
+        let refused = charge.admit(Bytes::from_static(b"x"));
+        assert_eq!(refused, Err(Bytes::from_static(b"x")));
+        let second = charge.count(Bytes::from_static(b"x"));
+        assert_eq!(budget.bytes(), MEMORY / PART + 1);
+        drop((first, second));
+        assert!(charge.admit(Bytes::from_static(b"x")).is_ok());
+    }
+
+    proptest! {
+        /// Content moves between the two accounts in random order; the model adds up what is
+        /// referred to outside the store.
+        #[test]
+        fn the_account_is_the_sum_of_what_is_outside_the_store(
+            steps in proptest::collection::vec((0_usize..4, 0_usize..4, 1_usize..40_000), 1..80),
+        ) {
+            let budget = Budget::new(1 << 30);
+            let charges: Vec<Arc<Charge>> = (0..4).map(|_| Charge::new(&budget)).collect();
+            let mut chunks: Vec<Vec<Bytes>> = vec![vec![]; 4];
+            let mut stored = [0_u32; 4];
+            for (index, kind, length) in steps {
+                let bytes: u64 = chunks[index].iter().map(|chunk| chunk.len() as u64).sum();
+                match kind {
+                    0 if stored[index] == 0 => {
+                        let chunk = charges[index].admit(vec![0; length].into());
+                        chunks[index].push(chunk.expect("it has room"));
+                    }
+                    1 => {
+                        charges[index].enter_store(bytes);
+                        stored[index] += 1;
+                    }
+                    2 if stored[index] > 0 => {
+                        charges[index].leave_store(bytes);
+                        stored[index] -= 1;
+                    }
+                    3 if stored[index] == 0 => _ = chunks[index].pop(),
+                    _ => {}
+                }
+                let outside = (0..4).filter(|index| stored[*index] == 0);
+                let lengths = outside.flat_map(|index| &chunks[index]).map(Bytes::len);
+                prop_assert_eq!(budget.bytes(), lengths.sum::<usize>() as u64);
+            }
+        }
+    }
+}
