@@ -309,7 +309,7 @@ mod tests {
         }
         let refused = fills.iter().filter(|fill| fill.is_refused()).count();
         assert_eq!(refused, fills.len());
-        // Whoever reads gets more; the others wait.
+        // A fetch whose reader reads continues; the others wait.
         for _ in 0..3 {
             assert_eq!(readers[9].try_next(), Some(Ok(chunk())));
             assert_eq!(readers[9].try_next(), None);

@@ -6,7 +6,7 @@ use crate::body::Content;
 use crate::clock::Clock;
 use crate::config::{Config, Invalid, Origin};
 use crate::metrics::{Failure, Metrics, OriginFacts};
-use crate::rules::fields::is_coding_known;
+use crate::rules::fields::is_compressed;
 use crate::rules::freshness::is_failure;
 use crate::rules::key::Key;
 use circuit::Circuit;
@@ -173,8 +173,8 @@ impl Origins {
         let result = timeout(self.head_time, self.client.request(request)).await;
         let now_ms = self.clock.now_ms();
         let (failure, reason, is_of_origin) = match result {
-            Ok(Ok(response)) if !is_coding_known(response.headers()) => {
-                let reason = "a transfer coding other than chunked".to_owned();
+            Ok(Ok(response)) if is_compressed(response.headers()) => {
+                let reason = "content that is compressed by a transfer coding".to_owned();
                 (Failure::Connection, reason, false)
             }
             Ok(Ok(response)) => {

@@ -31,15 +31,28 @@ pub(super) const HOP_BY_HOP: [&str; 11] = [
     "http2-settings",
 ];
 
-/// Returns true if a message has no transfer coding, or only the one that is implemented, `chunked`.
-/// Bytes of another coding, such as `gzip`, must not be passed on without that coding (RFC 9112,
-/// section 6.1).
+/// Compressions that are registered as transfer codings.
+const COMPRESSIONS: [&[u8]; 5] = [b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"];
+
+/// Returns true if a message has no transfer coding other than the one that is implemented,
+/// `chunked`.
 pub fn is_coding_known(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
     lines.all(|line| {
         line.as_bytes()
             .trim_ascii()
             .eq_ignore_ascii_case(b"chunked")
+    })
+}
+
+/// Returns true if a message is compressed by a transfer coding. Its bytes must not be passed on
+/// without that coding (RFC 9112, section 7).
+pub fn is_compressed(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(TRANSFER_ENCODING).iter();
+    let mut codings = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b','));
+    codings.any(|coding| {
+        let is_named = |name: &&[u8]| coding.trim_ascii().eq_ignore_ascii_case(name);
+        COMPRESSIONS.iter().any(is_named)
     })
 }
 
