@@ -54,6 +54,8 @@ pub struct TlsStream {
     has_failed: bool,
     /// Whether the last read filled its buffer.
     is_filled: bool,
+    /// Whether the handshake has just ended and the client has a certificate.
+    pub has_new_certificate: bool,
 }
 
 impl TlsStream {
@@ -69,6 +71,7 @@ impl TlsStream {
             has_closed: false,
             has_failed: false,
             is_filled: false,
+            has_new_certificate: false,
         }
     }
 

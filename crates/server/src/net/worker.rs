@@ -328,7 +328,7 @@ impl Worker {
         for (number, index) in again.into_iter().enumerate() {
             // A connection that was closed meanwhile remains in the list.
             if let Some(connection) = self.connection(index)
-                && std::mem::take(&mut connection.is_listed)
+                && std::mem::take(&mut connection.lists.is_in_again)
             {
                 self.serve(index, executor);
             }
@@ -402,7 +402,7 @@ impl Worker {
         if has_hung_up {
             connection.hang_up();
         }
-        if event.is_writable() && connection.waits_to_write {
+        if event.is_writable() && connection.replies.waits_to_write {
             let next = connection.flush(&mut self.scratch);
             self.after(index, next, executor);
         }
@@ -438,12 +438,10 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
-        if connection.session.is_replica && !connection.is_fed {
-            connection.is_fed = true;
+        if connection.begin_feeding() {
             self.replicas.push((index, connection.session.info.id));
         }
-        if connection.awaits_sync() && !connection.is_syncing && next != Next::Close {
-            connection.is_syncing = true;
+        if next != Next::Close && connection.begin_sync() {
             self.syncing.push((index, connection.session.info.id));
             executor.server().persistence.aof.count_held();
         }
@@ -452,8 +450,8 @@ impl Worker {
             return self.close(index, executor);
         }
         let has_pending = connection.pending_bytes() > 0;
-        if has_pending != connection.waits_to_write && next != Next::Close {
-            connection.waits_to_write = has_pending;
+        if has_pending != connection.replies.waits_to_write && next != Next::Close {
+            connection.replies.waits_to_write = has_pending;
             let interest = if has_pending {
                 Interest::READABLE | Interest::WRITABLE
             } else {
@@ -467,14 +465,14 @@ impl Worker {
         }
         match next {
             Next::Wait => {}
-            Next::Again if connection.is_listed => {}
+            Next::Again if connection.lists.is_in_again => {}
             Next::Again => {
-                connection.is_listed = true;
+                connection.lists.is_in_again = true;
                 self.again.push(index);
             }
-            Next::Waits if connection.is_waiting => {}
+            Next::Waits if connection.lists.is_in_waiting => {}
             Next::Waits => {
-                connection.is_waiting = true;
+                connection.lists.is_in_waiting = true;
                 self.waiting.push_back((index, connection.session.info.id));
             }
             Next::Held => {
@@ -486,8 +484,8 @@ impl Worker {
             }
             Next::Blocked => {
                 let waiter = connection.session.waiter().cloned();
-                if connection.may_have_more && !connection.is_listed {
-                    connection.is_listed = true;
+                if connection.input.may_have_more && !connection.lists.is_in_again {
+                    connection.lists.is_in_again = true;
                     self.again.push(index);
                 }
                 if let Some(waiter) = waiter {
@@ -529,7 +527,6 @@ impl Worker {
                 self.syncing.push((index, id));
                 continue;
             }
-            connection.is_syncing = false;
             let next = connection.release_replies(&mut self.scratch);
             let next = match next {
                 Next::Wait if !connection.session.is_blocked() => Next::Again,

@@ -47,7 +47,7 @@ impl Connection {
         output: &mut Output,
     ) -> Stop {
         let (call, spans) = self.take_long_call();
-        let executed = std::mem::take(&mut self.executed);
+        let executed = std::mem::take(&mut self.input.executed);
         let rest = input.split_off(executed);
         let bytes = std::mem::replace(input, rest);
         self.begin(
@@ -116,7 +116,7 @@ impl Connection {
                 output.append(&reply);
             }
             after_reply(&mut self.session, output, position, is_push);
-        } else if output.is_empty() && self.sent == 0 && !output.is_cut_off() {
+        } else if output.is_empty() && self.replies.sent == 0 && !output.is_cut_off() {
             *output = reply;
         } else {
             output.append(&reply);

@@ -138,13 +138,13 @@ impl Connection {
     /// Sends messages of the backlog. The output must already have been sent.
     pub(super) fn send_backlog(&mut self, scratch: &mut Scratch) -> Sent {
         let mut left = SENT_PER_TURN;
-        while !self.backlog.is_empty() {
+        while !self.replies.backlog.is_empty() {
             if left == 0 {
                 return Sent::Some;
             }
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let mut skipped = self.backlog.sent;
-            for (slice, piece) in slices.iter_mut().zip(&self.backlog.pieces) {
+            let mut skipped = self.replies.backlog.sent;
+            for (slice, piece) in slices.iter_mut().zip(&self.replies.backlog.pieces) {
                 *slice = IoSlice::new(&piece.bytes()[skipped..]);
                 skipped = 0;
             }
@@ -155,15 +155,15 @@ impl Connection {
             };
             match sent {
                 Ok(len) => {
-                    self.sent_bytes += len as u64;
+                    self.account.sent_bytes += len as u64;
                     scratch.traffic.output_bytes += len as u64;
-                    self.backlog.advance(len);
+                    self.replies.backlog.advance(len);
                     left = left.saturating_sub(len);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Sent::Blocked,
                 Err(_) => {
-                    self.backlog = Backlog::default();
+                    self.replies.backlog = Backlog::default();
                     return Sent::Failed;
                 }
             }
@@ -173,8 +173,10 @@ impl Connection {
 
     /// Moves the backlog to the end of the output, so that a reply can follow it.
     pub(super) fn absorb_backlog(&mut self) {
-        let output = &mut self.output;
-        self.backlog.drain(|bytes| output.extend_from_slice(bytes));
+        let output = &mut self.replies.output;
+        self.replies
+            .backlog
+            .drain(|bytes| output.extend_from_slice(bytes));
     }
 }
 

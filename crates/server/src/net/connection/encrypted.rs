@@ -1,6 +1,6 @@
 //! Input and output of a connection, encrypted if it uses TLS.
 
-use super::{Connection, Scratch};
+use super::{Connection, Dialect, Scratch};
 use crate::net::tls::TlsStream;
 use crate::state::{Network, Observability, Server};
 use crate::{command, permission};
@@ -58,7 +58,7 @@ impl Connection {
         let read = tls.read(&mut self.stream, input, &mut scratch.records);
         let info = &self.session.info;
         if was_handshaking && !tls.is_handshaking() && tls.has_client_certificate() {
-            self.has_new_certificate = true;
+            tls.has_new_certificate = true;
             if let Some(name) = tls.client_name() {
                 let mut names = info.names.lock().expect("the lock is not poisoned");
                 names.certificate_name = name;
@@ -80,9 +80,9 @@ impl Connection {
                 false => log::debug!("closing client {id} ({address}): TLS: {error}"),
             }
             if error.kind() == ErrorKind::InvalidInput {
-                let _ = self.stream.write(match self.memcached {
-                    None => b"-ERR this port requires TLS\r\n",
-                    Some(_) => b"ERROR this port requires TLS\r\n",
+                let _ = self.stream.write(match self.dialect {
+                    Dialect::Resp(_) => b"-ERR this port requires TLS\r\n",
+                    Dialect::Memcached { .. } => b"ERROR this port requires TLS\r\n",
                 });
             }
         }
@@ -93,7 +93,9 @@ impl Connection {
     /// certificate, if the settings say so. Otherwise nothing changes.
     #[inline]
     pub(super) fn log_in_by_certificate(&mut self, server: &Server) {
-        if std::mem::take(&mut self.has_new_certificate) {
+        if let Some(tls) = &mut self.tls
+            && std::mem::take(&mut tls.has_new_certificate)
+        {
             self.become_user(server);
         }
     }

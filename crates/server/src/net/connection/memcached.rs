@@ -65,10 +65,7 @@ impl Connection {
         requests: &mut Vec<BatchItem>,
     ) -> (usize, bool) {
         let server = executor.server();
-        let parser = self
-            .memcached
-            .as_mut()
-            .expect("the connection uses memcached");
+        let (parser, _) = self.dialect.memcached();
         self.session.refresh(&server.auth.acl);
         let may_pass = self.session.has_all_rights(&server.auth.acl);
         parser.set_limits(Limits {
@@ -122,11 +119,11 @@ impl Connection {
                     self.session.is_closing = true;
                 }
                 Content::Request(request) => {
-                    if output.len() - self.sent > self.backpressure_bytes {
+                    if output.len() - self.replies.sent > self.replies.backpressure_bytes {
                         return Some(self.stop_before(Stop::Backpressure, item.at, request));
                     }
                     let resumed;
-                    let now = match self.resumed_at {
+                    let now = match *self.dialect.memcached().1 {
                         0 => request,
                         position => {
                             resumed = request.resumed(position);
@@ -140,11 +137,12 @@ impl Connection {
                     *keys_left = keys_left.saturating_sub(keys.len());
                     let session = &mut self.session;
                     let progress = executor.run_memcached(session, now, keys, here, output);
-                    self.resumed_at = match progress {
-                        Progress::Done => 0,
-                        Progress::Partial(position) => position,
-                        _ => self.resumed_at,
-                    };
+                    let (_, resumed_at) = self.dialect.memcached();
+                    match progress {
+                        Progress::Done => *resumed_at = 0,
+                        Progress::Partial(position) => *resumed_at = position,
+                        _ => {}
+                    }
                     if let Some(stop) = stop_of(progress) {
                         return Some(self.stop_before(stop, item.at, request));
                     }
@@ -155,7 +153,7 @@ impl Connection {
                     }
                 }
             }
-            self.command_count += 1;
+            self.account.command_count += 1;
             if self.session.is_closing || output.is_cut_off() {
                 return Some((Stop::Closing, input.len()));
             }
@@ -175,9 +173,7 @@ impl Connection {
         if let Some(stale) = refusal.stale
             && !executor.drop_stale(&here[stale.range()])
         {
-            if let Some(parser) = &mut self.memcached {
-                parser.rewind_refused();
-            }
+            self.dialect.memcached().0.rewind_refused();
             return false;
         }
         if refusal.complaint == Complaint::Http {
@@ -204,9 +200,7 @@ impl Connection {
 
     /// Stops before a request. The requests from there on are parsed again later.
     fn stop_before(&mut self, stop: Stop, at: usize, request: &Request) -> (Stop, usize) {
-        if let Some(parser) = &mut self.memcached {
-            parser.rewind(request);
-        }
+        self.dialect.memcached().0.rewind(request);
         (stop, at)
     }
 }

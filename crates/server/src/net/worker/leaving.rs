@@ -20,8 +20,8 @@ impl Worker {
         let Some(connection) = self.connection(index) else {
             return;
         };
-        if !connection.is_leaving {
-            connection.is_leaving = true;
+        if !connection.lists.is_in_leaving {
+            connection.lists.is_in_leaving = true;
             self.leaving.push_back(index);
         }
     }
@@ -65,7 +65,9 @@ impl Worker {
         {
             // A later connection at the index of one that was closed meanwhile is not leaving.
             let connection = self.connection(index);
-            if connection.is_some_and(|connection| std::mem::take(&mut connection.is_leaving)) {
+            if connection
+                .is_some_and(|connection| std::mem::take(&mut connection.lists.is_in_leaving))
+            {
                 self.leaving_left -= 1;
                 self.serve_or_close(index, executor);
             }

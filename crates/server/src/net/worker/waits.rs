@@ -90,7 +90,7 @@ impl Worker {
                 break;
             };
             if let Some(connection) = self.client(index, id) {
-                connection.is_waiting = false;
+                connection.lists.is_in_waiting = false;
                 self.serve(index, executor);
             }
         }
