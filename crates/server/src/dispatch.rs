@@ -202,16 +202,12 @@ impl<'s> Executor<'s> {
         out: &mut Output,
     ) -> Outcome {
         let position = out.len();
-        let server = self.server;
+        let stats = &self.server.observability.stats;
         let Some(index) = call.index else {
-            server
-                .observability
-                .stats
-                .unexpected_commands
-                .fetch_add(1, Relaxed);
+            stats.unexpected_commands.fetch_add(1, Relaxed);
             session.break_transaction();
             Reply::new(out, session.protocol).error(&unknown_command(args));
-            server.observability.stats.count_error(&out[position..]);
+            stats.count_error(&out[position..]);
             after_reply(session, out, position, false);
             return Outcome::Done;
         };
@@ -245,7 +241,7 @@ impl<'s> Executor<'s> {
         let is_error = out.get(position) == Some(&b'-');
         if is_error {
             if !std::mem::take(&mut session.is_error_counted) {
-                server.observability.stats.count_error(&out[position..]);
+                stats.count_error(&out[position..]);
             }
             if let Some(counted) = chosen.counted() {
                 self.timing.count_failed(counted, step == Step::Ran);

@@ -1,6 +1,7 @@
 //! INFO: the server's report about itself, in sections. A field is one row, which also says how the
 //! page of metrics exports it.
 
+mod keys;
 mod report;
 pub mod row;
 mod sections;
@@ -36,9 +37,9 @@ const SECTIONS: &[Section] = &[
     section("Errorstats", true, sections::ERROR_STATS),
     section("Latencystats", false, sections::LATENCY_STATS),
     section("Cluster", true, sections::CLUSTER),
-    section("Keyspace", true, sections::KEYSPACE),
-    section("Keysizes", false, sections::KEY_SIZES),
-    section("Expiry", true, sections::EXPIRY),
+    section("Keyspace", true, keys::KEYSPACE),
+    section("Keysizes", false, keys::KEY_SIZES),
+    section("Expiry", true, keys::EXPIRY),
     section("Engine", true, segment::ENGINE),
     section("Learning", true, segment::LEARNING),
 ];

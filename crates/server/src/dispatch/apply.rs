@@ -136,6 +136,7 @@ impl<'s> Applier<'s> {
         }
         self.out.clear();
         let server = self.server;
+        let (space, long) = (&server.data.keyspace, &server.workers.long);
         if self.queues(chosen) {
             let mut reply = Reply::new(&mut self.out, self.session.protocol);
             let queued = (chosen.index, spec);
@@ -143,23 +144,11 @@ impl<'s> Applier<'s> {
             return self.result(spec.name);
         }
         loop {
-            lock_for(
-                &server.data.keyspace,
-                &mut self.held,
-                &self.session,
-                spec,
-                args,
-                None,
-            );
-            let mut view = lock(&server.data.keyspace, &self.held.locks, now);
+            lock_for(space, &mut self.held, &self.session, spec, args, None);
+            let mut view = lock(space, &self.held.locks, now);
             view.set_horizon(EARLIEST);
             let session = &mut self.session;
-            if server.workers.long.is_active()
-                && server
-                    .workers
-                    .long
-                    .blocks(|is_leased| needs(spec, session, args, is_leased))
-            {
+            if long.is_active() && long.blocks(|is_leased| needs(spec, session, args, is_leased)) {
                 drop(view);
                 std::thread::sleep(RETRY_PAUSE);
                 if server.lifecycle.stops() {
@@ -168,7 +157,7 @@ impl<'s> Applier<'s> {
                 continue;
             }
             let reply = Reply::new(&mut self.out, session.protocol);
-            let (space, locks) = (&server.data.keyspace, &self.held.locks);
+            let locks = &self.held.locks;
             let mut ctx = context(server, space, &mut view, locks, session, None, reply);
             (spec.run.slab)(&mut ctx, args);
             // Clients are served at the present time.

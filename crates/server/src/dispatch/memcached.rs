@@ -241,14 +241,8 @@ impl Executor<'_> {
         if let Some(view) = held.whole.as_mut() {
             return run_on(turn, view, space, &Locks::All);
         }
-        choose_shards(&server.data.keyspace, held, request, keys, hashes, input);
-        let mut view = lock_with_room(
-            &server.data.keyspace,
-            &server.clock,
-            held,
-            may_write,
-            self.now,
-        );
+        choose_shards(space, held, request, keys, hashes, input);
+        let mut view = lock_with_room(space, &server.clock, held, may_write, self.now);
         // A stop, FAILOVER or REPLICAOF may have begun before the shards were locked.
         if server.replication.is_replica() && is_refused(server, request, turn.out) {
             return Progress::Done;

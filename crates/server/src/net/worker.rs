@@ -235,40 +235,40 @@ impl Worker {
     /// Returns how long to wait for socket events.
     fn timeout(&mut self, executor: &mut Executor<'_>) -> Duration {
         let server = executor.server();
+        let (workers, clock, files) = (&server.workers, &server.clock, &server.persistence);
         // With several workers, others also write to this worker's shards.
         if executor.has_written
-            || server.workers.count > 1
+            || workers.count > 1
             || self.due.is_some_and(|due| due <= executor.now())
         {
             executor.has_written = false;
             self.due = self.expiry_driver.earliest(&server.data);
         }
-        let inbox = &server.workers.inboxes[self.index];
-        let has_waiting = self.has_waiting();
-        let has_retry = self.retry_count > 0 || server.workers.long.has_retry(self.index);
+        let inbox = &workers.inboxes[self.index];
+        let has_retry = self.retry_count > 0 || workers.long.has_retry(self.index);
         if has_retry
-            || self.has_synced(&server.persistence.aof)
+            || self.has_synced(&files.aof)
             || self.has_feed
             || self.is_busy
             || inbox.is_filled()
-            || has_waiting
+            || self.has_waiting()
             || self.listeners.is_ready
         {
             return Duration::ZERO;
         }
-        if server.workers.count > 1 {
+        if workers.count > 1 {
             let plan = |due: Option<Tick>| due.map_or(u64::MAX, |due| due.0.max(1));
             inbox.plan(plan(self.due));
             // Another worker may have stored an earlier deadline before the plan was published.
             self.due = self.expiry_driver.earliest(&server.data);
             inbox.plan(plan(self.due));
-            if inbox.is_filled() || server.workers.long.has_retry(self.index) {
+            if inbox.is_filled() || workers.long.has_retry(self.index) {
                 return Duration::ZERO;
             }
         }
         let mut timeout = self.periodic_at.saturating_duration_since(Instant::now());
         let span = |tick: Tick| {
-            let now_us = server.clock.now_us();
+            let now_us = clock.now_us();
             Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
         };
         if let Some(due) = self.due
@@ -280,7 +280,7 @@ impl Worker {
             };
             timeout = timeout.min(span(due).max(min));
         }
-        let now = server.clock.moment();
+        let now = clock.moment();
         if !self.held.is_empty() {
             let left = |end: Moment| Duration::from_millis(end.since(now));
             timeout = timeout.min(server.data.pause.until(now).map_or(Duration::ZERO, left));
@@ -289,16 +289,10 @@ impl Worker {
         if watches || self.expiry_driver.must_evict(&server.data.keyspace) {
             timeout = timeout.min(IDLE_SHARD_PAUSE);
         }
-        if let Some(pause) = saving::next_walk(
-            &server.persistence.saving,
-            &server.workers,
-            &server.clock,
-            self.index,
-        ) {
+        if let Some(pause) = saving::next_walk(&files.saving, workers, clock, self.index) {
             timeout = timeout.min(pause);
         }
-        if let Some(pause) = self.pause_of_waits(&server.persistence.aof, &server.replication, now)
-        {
+        if let Some(pause) = self.pause_of_waits(&files.aof, &server.replication, now) {
             timeout = timeout.min(pause);
         }
         if let Some((deadline, _, _)) = self.waits.first() {

@@ -9,9 +9,8 @@
 
 use super::work;
 use crate::state::Server;
+use durability::saving::encode;
 use durability::saving::queue::{Plan, Task};
-use durability::saving::{Saving, encode};
-use session::inbox::Inbox;
 use session::message::{Message, Written};
 use settings::temporary;
 use std::fs::{self, File};
@@ -230,24 +229,14 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
     if let Some(cancelled) = file.take_if(|file| !queue.accepts(file.plan.epoch)) {
         let epoch = cancelled.plan.epoch;
         drop(cancelled);
-        end(
-            &server.persistence.saving,
-            &server.workers.inboxes,
-            epoch,
-            Err("it was cancelled".to_owned()),
-        );
+        end(server, epoch, Err("it was cancelled".to_owned()));
     }
     match task {
         Task::Begin(plan) => {
             let (epoch, path) = (plan.epoch, plan.folder.display().to_string());
             match SnapshotFile::create(*plan) {
                 Ok(created) => *file = Some(created),
-                Err(error) => end(
-                    &server.persistence.saving,
-                    &server.workers.inboxes,
-                    epoch,
-                    Err(format!("{path}: {error}")),
-                ),
+                Err(error) => end(server, epoch, Err(format!("{path}: {error}"))),
             }
         }
         Task::Write(epoch, batch) => {
@@ -286,12 +275,7 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
                     }
                 };
                 let result = written.map_err(|error| format!("{}: {error}", path.display()));
-                end(
-                    &server.persistence.saving,
-                    &server.workers.inboxes,
-                    epoch,
-                    result,
-                );
+                end(server, epoch, result);
             }
         }
         // The file was removed by the check that precedes each task.
@@ -303,12 +287,7 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
     if let Some(failed) = file.take() {
         let (epoch, path) = (failed.plan.epoch, failed.path.display().to_string());
         drop(failed);
-        end(
-            &server.persistence.saving,
-            &server.workers.inboxes,
-            epoch,
-            Err(format!("{path}: {error}")),
-        );
+        end(server, epoch, Err(format!("{path}: {error}")));
     }
 }
 
@@ -318,7 +297,7 @@ fn of_epoch(file: &mut Option<SnapshotFile>, epoch: u32) -> Option<&mut Snapshot
 }
 
 /// Reports the end of a snapshot to the worker that completes it.
-fn end(saving: &Saving, inboxes: &[Inbox], epoch: u32, result: Result<Written, String>) {
-    saving.queue.close(epoch);
-    inboxes[0].push(0, Message::Saved(epoch, result));
+fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
+    server.persistence.saving.queue.close(epoch);
+    server.workers.inboxes[0].push(0, Message::Saved(epoch, result));
 }

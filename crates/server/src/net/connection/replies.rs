@@ -1,5 +1,5 @@
-//! Replies and messages of a connection: adding them, sending them, and keeping what the socket does
-//! not accept.
+//! Replies and messages of a connection: adding them, sending them, and keeping what the socket
+//! does not accept.
 
 use super::backlog::{Backlog, Sent};
 use super::sync::SyncWait;

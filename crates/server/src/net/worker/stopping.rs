@@ -27,6 +27,7 @@ impl Worker {
     /// immediately.
     pub(super) fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
         let server = executor.server();
+        let replication = &server.replication;
         self.listeners.leave(&server.lifecycle.restart);
         server.workers.draining.fetch_add(1, Relaxed);
         let seconds = server.config.number(Id::ShutdownTimeout) as u64;
@@ -51,15 +52,12 @@ impl Worker {
                     continue;
                 };
                 let mut is_behind = false;
-                if connection.session.is_replica
-                    && follows(&server.replication, connection.session.info.id)
-                {
+                let session = &connection.session;
+                if session.is_replica && follows(replication, session.info.id) {
                     let may_add = server.workers.draining.load(Relaxed) < server.workers.count;
-                    let (next, has_more) = connection.feed_replica(
-                        &server.feed,
-                        &server.replication,
-                        &mut self.scratch,
-                    );
+                    let feed = &server.feed;
+                    let (next, has_more) =
+                        connection.feed_replica(feed, replication, &mut self.scratch);
                     is_behind = may_add || next != Next::Close || connection.pending_bytes() > 0;
                     is_behind &= !server.lifecycle.skips_replicas.load(Relaxed);
                     if has_more {
