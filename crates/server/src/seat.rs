@@ -21,7 +21,7 @@ use wire::Args;
 use wire::number::parse_i64;
 
 /// Maximum number of links in a request. A shard has fewer replicas.
-const LINKS_MAX: usize = 64;
+pub const LINKS_MAX: usize = 64;
 
 /// Numbers that the rules use instead of names. There are as many as nodes that the record of the
 /// shard has named, or that have followed this one, since the process started.
@@ -150,14 +150,14 @@ impl Seat {
 }
 
 /// Returns the request to replicas as bytes of the feed.
-pub fn ask(epoch: u64, sent: Instant, links: impl Iterator<Item = u64>) -> Vec<u8> {
+pub fn ask(epoch: u64, sent: Instant, links: &[u64]) -> Vec<u8> {
     let mut words = vec![
         "REPLCONF".to_owned(),
         "CLUSTER-ASK".to_owned(),
         epoch.to_string(),
         sent.0.to_string(),
     ];
-    words.extend(links.take(LINKS_MAX).map(|link| link.to_string()));
+    words.extend(links.iter().map(u64::to_string));
     let mut bytes = Vec::new();
     session::feed::put_command(&mut bytes, words.iter().map(|word| word.as_bytes()));
     bytes
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_replica_promises_to_the_primary_of_its_term_only() {
         let seat = seat("b");
-        let request = |epoch| ask(epoch, Instant(55), [9].into_iter());
+        let request = |epoch| ask(epoch, Instant(55), &[9]);
         // A campaign of an earlier process is in doubt until it is void.
         assert_eq!(answer(&seat, &request(4), 10), None);
         let withdrawal = seat

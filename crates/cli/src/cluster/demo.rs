@@ -204,6 +204,8 @@ fn start_etcd([port, peer]: [u16; 2], folder: &Path) -> Result<Child> {
         &peer,
     ]);
     command.args(["--initial-cluster", &format!("default={peer}")]);
+    // One member waits for no others before it leads, in milliseconds.
+    command.args(["--heartbeat-interval", "20", "--election-timeout", "200"]);
     command
         .stdin(Stdio::null())
         .stdout(log(folder, "etcd-output")?)

@@ -22,6 +22,10 @@ pub(super) struct Lead {
     connected: BTreeSet<NodeId>,
     /// In-sync replicas that are absent, and since when.
     absent: BTreeMap<NodeId, Instant>,
+    /// Connections whose replicas have caught up, with the position after the first request that
+    /// says so. A replica enters the in-sync set when it has received that: it could not replace
+    /// this primary before.
+    named: BTreeMap<u64, u64>,
 }
 
 /// A replica that follows.
@@ -73,15 +77,29 @@ impl<K: Kv> Host<K> {
                     actions.extend(place.member.leave(*id, now));
                 }
             }
+            let named = &mut self.lead.named;
+            named.retain(|link, _| followers.iter().any(|one| one.link == *link));
+            let mut is_new = false;
             for follower in &followers {
-                if place.member.has_caught_up(follower.id) && follower.answers {
-                    actions.extend(place.member.enter(follower.id, now));
+                if !follower.answers || !place.member.has_caught_up(follower.id) {
+                    continue;
+                }
+                match named.get(&follower.link) {
+                    Some(position) if follower.acked >= *position => {
+                        actions.extend(place.member.enter(follower.id, now));
+                    }
+                    Some(_) => {}
+                    None => is_new = true,
                 }
             }
             let due = self.lead.asked_at.map(|at| at.after(beat_ms));
-            if due.is_none_or(|due| now >= due) && self.change.is_none() {
+            let is_due = is_new || due.is_none_or(|due| now >= due);
+            if is_due && self.change.is_none() {
                 self.lead.asked_at = Some(now);
-                ask(&self.server, place, &followers, now);
+                for link in ask(&self.server, place, &followers, now) {
+                    let end = self.server.feed.end();
+                    self.lead.named.entry(link).or_insert(end);
+                }
             }
         }
         self.send(actions);
@@ -94,22 +112,19 @@ impl<K: Kv> Host<K> {
 }
 
 /// Requests promises and acknowledgements from all replicas. From now on, a replica that has
-/// acknowledged the feed up to here has caught up.
-fn ask(server: &Server, place: &mut Place, followers: &[Follower], now: Instant) {
+/// acknowledged the feed up to here has caught up. Returns the connections of those that have
+/// caught up until now.
+fn ask(server: &Server, place: &mut Place, followers: &[Follower], now: Instant) -> Vec<u64> {
     let epoch = place.member.record().value.epoch;
     let is_complete = |one: &&Follower| place.member.has_caught_up(one.id);
-    let links: Vec<u64> = followers
-        .iter()
-        .filter(is_complete)
-        .map(|one| one.link)
-        .collect();
+    let links = followers.iter().filter(is_complete).map(|one| one.link);
+    let links: Vec<u64> = links.take(seat::LINKS_MAX).collect();
     if server.replication.has_replicas() && !server.replication.is_replica() {
-        server
-            .feed
-            .append_raw(&seat::ask(epoch, now, links.into_iter()));
+        server.feed.append_raw(&seat::ask(epoch, now, &links));
         server.workers.wake_all();
     }
     place.member.wrote(server.feed.end());
+    links
 }
 
 /// Returns the replicas that follow this node as members of its shard.
