@@ -66,6 +66,7 @@ fn main() -> Result<(), Failure> {
                 place: None,
             }),
             purge_count: 0,
+            left: None,
         })
     });
     disk.save(victims);
