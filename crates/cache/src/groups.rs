@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! in the entry   length word 2 (none more from 511 bytes on) │ number 4 for each group
-//! in the group   2 to 5 bytes per member in one of few groups; a name with one member takes 120
+//! in the group   2 to 5 bytes per member in one of few groups; a group of one takes about 150 more
 //! ```
 
 mod members;
