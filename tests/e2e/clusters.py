@@ -1,6 +1,9 @@
-"""Cluster clients against one server that answers as a cluster of one node (`cluster-enabled emulated`)."""
+"""Cluster clients against one server that answers as a cluster of one node (`cluster-enabled emulated`), and against a cluster of three."""
 
+import random
+import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 import redis
@@ -181,5 +184,65 @@ def test_without_the_setting_there_is_no_cluster(bench):
         assert r.info("server")["redis_mode"] == "cluster" and r.info("cluster")["cluster_enabled"] == 1
         hello = r.execute_command("HELLO")
         assert dict(zip(hello[::2], hello[1::2], strict=True))["mode"] == "cluster"
-    code, output = run_to_end(bench.binary, "--port", "0", "--cluster-enabled", "yes")
-    assert code != 0 and "emulated" in output, output
+
+
+def test_a_node_without_a_topology_serves_no_keys(bench):
+    # Nothing listens on the port of etcd.
+    node = ("--cluster-enabled", "yes", "--cluster-etcd-endpoints", "http://127.0.0.1:1")
+    with plain_client(bench.start(*node)) as r:
+        with pytest.raises(redis.ResponseError, match="The cluster is down"):
+            r.get("a")
+        assert r.ping() and r.execute_command("CLUSTER", "SLOTS") == [] and r.info("cluster")["cluster_down_replies"] == 1
+        assert "cluster_state:fail" in r.execute_command("CLUSTER", "INFO")
+    code, output = run_to_end(bench.binary, "--port", "0", *node, "--engine", "segment")
+    assert code != 0 and "expected engine slab" in output, output
+
+
+def free_ports(count: int) -> int:
+    """The first of some consecutive ports on which nothing listens."""
+    for _ in within_limit():
+        first = random.randrange(20_000, 32_000)
+        try:
+            for port in range(first, first + count):
+                with socket.create_server(("127.0.0.1", port)):
+                    pass
+        except OSError:
+            continue
+        return first
+
+
+@pytest.mark.needs("etcd")
+def test_a_cluster_client_uses_three_nodes(bench, tmp_path):
+    # Three nodes, and two ports of etcd.
+    port = free_ports(5)
+    options = ("--nodes", "3", "--replicas", "0", "--port", str(port), "--dir", str(tmp_path / "demo"))
+    with (tmp_path / "log").open("w") as log:
+        demo = subprocess.Popen([str(Path(bench.binary).resolve()), "cluster", "demo", *options], stdout=log, stderr=log)
+    try:
+        nodes = [redis.Redis(port=port + number, decode_responses=True, protocol=2) for number in range(3)]
+        for _ in within_limit():
+            assert demo.poll() is None, (tmp_path / "log").read_text()
+            try:
+                if all("cluster_state:ok" in r.execute_command("CLUSTER", "INFO") for r in nodes):
+                    break
+            except redis.ConnectionError:
+                pass
+        with RedisCluster(host="127.0.0.1", port=port, decode_responses=True) as c:
+            assert sorted(node.port for node in c.get_primaries()) == [port, port + 1, port + 2]
+            for number in range(100):
+                c.set(f"key:{number}", number)
+            assert [c.get(f"key:{number}") for number in range(100)] == [str(number) for number in range(100)]
+            assert c.dbsize(target_nodes=RedisCluster.PRIMARIES) == 100
+        assert all(0 < r.dbsize() < 100 for r in nodes)
+        slot = nodes[0].execute_command("CLUSTER", "KEYSLOT", "key:1")
+        [owner] = [r for r in nodes if r.execute_command("CLUSTER", "COUNTKEYSINSLOT", slot)]
+        for r in nodes:
+            with pytest.raises(redis.ResponseError, match="don't hash to the same slot"):
+                r.mget("key:1", "key:2")
+            if r is not owner:
+                expected = f"{slot} 127.0.0.1:{owner.connection_pool.connection_kwargs['port']}"
+                with pytest.raises(redis.ResponseError, match=f"^{expected}$"):
+                    r.get("key:1")
+    finally:
+        demo.terminate()
+        demo.wait(LIMIT_S)

@@ -47,6 +47,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use store::{Event, Key, Keyspace, Kind, Tick, View};
+use wire::slot::slot;
 use wire::{Args, Output, Reply};
 
 /// Reply of CLIENT UNBLOCK … ERROR to the blocked command.
@@ -113,7 +114,7 @@ impl Ctx<'_, '_> {
         if !call.push(index, args) {
             return false;
         }
-        let may_fail = kind == Kind::Stream && self.table[index as usize].has(flag::WRITE);
+        let writes = self.table[index as usize].has(flag::WRITE);
         let waiter = Arc::new(Waiter {
             info: Arc::clone(&self.session.info),
             user: Arc::clone(&self.session.user),
@@ -122,7 +123,8 @@ impl Ctx<'_, '_> {
             call,
             keys: keys.map(<[u8]>::to_vec).collect(),
             kind,
-            may_fail,
+            may_fail: kind == Kind::Stream && writes,
+            writes,
             shards,
             deadline: (timeout_ms > 0).then(|| Moment(now.0.saturating_add(timeout_ms))),
             retry_at: AtomicU64::new(retry_at),
@@ -212,6 +214,19 @@ fn is_passed_over(long: &Long, table: &'static Table, waiter: &Waiter) -> bool {
                 is_needed
             })
         })
+}
+
+/// Whether commands on the slot of a blocked command are held, or another node of the cluster
+/// executes them.
+fn is_elsewhere(server: &Server, waiter: &Waiter) -> bool {
+    if !server.cluster.is_routed() {
+        return false;
+    }
+    let (routes, slot) = (
+        server.cluster.routes(),
+        waiter.keys.first().map(|key| slot(key)),
+    );
+    slot.is_some_and(|slot| !routes.is_own(slot) || routes.held_since(slot).is_some())
 }
 
 /// Makes a blocked command run again once writes are no longer held.
@@ -330,7 +345,7 @@ pub fn retry_in_time(
     let now = server.clock.now();
     let mut view = server.data.keyspace.lock_many(&waiter.shards, now);
     // The command writes. It runs again when the pause has ended.
-    if server.data.pause.holds(true, server.clock.moment()) {
+    if server.data.pause.holds(true, server.clock.moment()) || is_elsewhere(server, waiter) {
         let at = server.clock.moment().0.saturating_add(HELD_RETRY_MS);
         return waiter.retry_at.store(at, Relaxed);
     }
@@ -378,6 +393,13 @@ pub fn unblock(server: &Server, client: u64, with_error: bool) -> bool {
     }
     answer(&server.workers.inboxes, &waiter, output);
     true
+}
+
+/// Sends an error to a blocked client, whose wait the caller has ended.
+pub fn refuse(server: &Server, waiter: &Waiter, error: &str) {
+    let mut output = Output::default();
+    Reply::new(&mut output, waiter.protocol).error(error);
+    answer(&server.workers.inboxes, waiter, output);
 }
 
 /// Ends the waits of all clients with an error, because the server becomes a replica: waits for

@@ -8,6 +8,7 @@ mod held;
 pub mod long;
 mod memcached;
 mod prefetch;
+mod route;
 mod segment;
 mod shards;
 mod single;
@@ -129,6 +130,7 @@ pub struct Executor<'s> {
     engine: Engine<'s>,
     events: Vec<Event>,
     timing: Timing<'s>,
+    router: route::Router,
     /// Hashes of a batch's keys.
     hashed: Vec<u64>,
     /// First step of the command that [`Executor::begin_long`] is about to begin, if it has run.
@@ -156,6 +158,7 @@ impl<'s> Executor<'s> {
             },
             events: Vec::new(),
             timing: Timing::new(server, worker, command::table()),
+            router: route::Router::new(server),
             hashed: Vec::new(),
             begun: None,
             has_written: false,
@@ -182,6 +185,7 @@ impl<'s> Executor<'s> {
         self.now = now;
         self.moment = self.server.clock.moment();
         self.server.data.end_pause_in_time(self.moment);
+        self.router.set_now(self.server);
         match &mut self.engine {
             Engine::Slab(held) => {
                 if let Some(view) = &mut held.whole {
@@ -312,6 +316,9 @@ impl<'s> Executor<'s> {
             refuse(server, session, spec, &why, &mut reply);
             return Step::Refused;
         }
+        if let Some(step) = self.router.route(server, session, chosen, args, &mut reply) {
+            return step;
+        }
         if server.data.pause.is_set() && is_held(server, session, (spec, flags, *args), self.moment)
         {
             return Step::Held;
@@ -333,7 +340,21 @@ impl<'s> Executor<'s> {
         if steps::runs_in_steps(session, spec, (args.len(), len), is_on_segment) {
             return Step::IsLong;
         }
-        let memo = call.memo.as_ref();
+        self.execute(session, chosen, args, call.memo.as_ref(), reply)
+    }
+
+    /// Locks the shards of a command and runs it.
+    #[inline(always)]
+    fn execute(
+        &mut self,
+        session: &mut Session,
+        chosen: &Chosen,
+        args: &Args<'_>,
+        memo: Option<&KeyMemo>,
+        mut reply: Reply<'_>,
+    ) -> Step {
+        let server = self.server;
+        let (spec, flags) = (chosen.spec, chosen.flags());
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
             Engine::Segment(handle) => {
@@ -354,6 +375,12 @@ impl<'s> Executor<'s> {
         if is_late(server, session, (spec, flags, *args), self.moment) {
             session.is_shown = true;
             return Step::Held;
+        }
+        if let Some(step) = self
+            .router
+            .route_again(server, session, chosen, args, &mut reply)
+        {
+            return step;
         }
         let result = run_on_slab(server, &mut view, &held.locks, session, call, reply);
         if view.has_ready() {

@@ -26,6 +26,7 @@ mod terms;
 
 pub use access::{access, check};
 
+use crate::cluster;
 use crate::routing;
 use crate::state::Server;
 use ::cluster::{Instant, Name, Transaction};
@@ -124,21 +125,17 @@ pub fn run(server: &Arc<Server>) -> Result<(), String> {
     let runtime = runtime.map_err(|error| format!("the cluster's runtime: {error}"))?;
     runtime.block_on(async {
         let (sender, inbox) = mpsc::channel(MESSAGES_MAX);
-        let host = Host::new(server, Arc::new(etcd), sender)?;
+        let host = Host::new(server, Arc::new(etcd), sender);
         host.run(inbox).await;
         Ok(())
     })
 }
 
 impl<K: Kv> Host<K> {
-    fn new(
-        server: &Arc<Server>,
-        kv: Arc<K>,
-        sender: mpsc::Sender<Message>,
-    ) -> Result<Host<K>, String> {
-        let me = access::name(server)?;
+    fn new(server: &Arc<Server>, kv: Arc<K>, sender: mpsc::Sender<Message>) -> Host<K> {
+        let me = cluster::id(server);
         let (directory, roles) = roles::restored(server, me);
-        Ok(Host {
+        Host {
             server: Arc::clone(server),
             kv,
             me,
@@ -154,7 +151,7 @@ impl<K: Kv> Host<K> {
             lead: Lead::default(),
             change: None,
             roles,
-        })
+        }
     }
 
     async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {

@@ -4,7 +4,7 @@
 use crate::seat::Seat;
 use ::cluster::{Instant, Name, Role, SLOTS, Topology};
 use rustix::time::{ClockId, clock_gettime};
-use session::clock::Clock;
+use session::clock::{Clock, Moment};
 use settings::Config;
 use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +16,7 @@ const WORDS: usize = SLOTS as usize / 64;
 
 /// A set of slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotSet(Box<[u64]>);
+struct SlotSet(Box<[u64]>);
 
 impl Default for SlotSet {
     fn default() -> Self {
@@ -27,18 +27,24 @@ impl Default for SlotSet {
 impl SlotSet {
     /// Whether a slot is in the set.
     #[inline]
-    pub fn has(&self, slot: u16) -> bool {
+    fn has(&self, slot: u16) -> bool {
         let word = self.0.get(usize::from(slot) / 64).copied();
         word.unwrap_or_default() >> (slot % 64) & 1 != 0
     }
 
     /// Whether the set is empty.
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
 
+    /// Whether all slots of this set are in another one.
+    fn is_within(&self, other: &SlotSet) -> bool {
+        let mut words = self.0.iter().zip(&other.0);
+        words.all(|(own, other)| own & !other == 0)
+    }
+
     /// Adds or removes slots.
-    pub fn set(&mut self, range: &RangeInclusive<u16>, is_in: bool) {
+    fn set(&mut self, range: &RangeInclusive<u16>, is_in: bool) {
         for slot in range.clone() {
             if let Some(word) = self.0.get_mut(usize::from(slot) / 64) {
                 let bit = 1 << (slot % 64);
@@ -46,6 +52,13 @@ impl SlotSet {
             }
         }
     }
+}
+
+/// Slots on which commands wait, and the moment since which they do.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    slots: SlotSet,
+    since: Moment,
 }
 
 /// How this node routes commands. It does not change; another replaces it.
@@ -57,8 +70,123 @@ pub struct Routes {
     pub installed: Option<(Arc<Topology>, Name)>,
     /// Role of this node.
     pub role: Role,
+    /// Slots of this node's shard.
+    own: SlotSet,
     /// Slots on which commands wait.
-    pub held: SlotSet,
+    pub holds: Vec<Hold>,
+    /// Number of times that this node has lost slots.
+    pub losses: u64,
+}
+
+impl Routes {
+    /// Returns the moment since which commands on a slot wait; `None` if they do not.
+    #[inline]
+    pub fn held_since(&self, slot: u16) -> Option<Moment> {
+        let hold = self.holds.iter().find(|hold| hold.slots.has(slot));
+        hold.map(|hold| hold.since)
+    }
+
+    /// Begins to hold commands on slots.
+    pub fn hold(&mut self, ranges: &[RangeInclusive<u16>], since: Moment) {
+        let mut slots = SlotSet::default();
+        ranges.iter().for_each(|range| slots.set(range, true));
+        self.holds.push(Hold { slots, since });
+    }
+
+    /// Ends the hold of slots.
+    pub fn release(&mut self, ranges: &[RangeInclusive<u16>]) {
+        for hold in &mut self.holds {
+            ranges.iter().for_each(|range| hold.slots.set(range, false));
+        }
+        self.holds.retain(|hold| !hold.slots.is_empty());
+    }
+
+    /// Whether the shard of this node owns a slot.
+    #[inline]
+    pub fn is_own(&self, slot: u16) -> bool {
+        self.own.has(slot)
+    }
+
+    /// Replaces the topology.
+    pub fn install(&mut self, topology: Topology, me: Name) {
+        self.role = topology.role(me);
+        let before = std::mem::take(&mut self.own);
+        if let Some(shard) = self.role.shard() {
+            let ranges = topology.ranges(shard);
+            ranges.for_each(|range| self.own.set(&range, true));
+        }
+        self.installed = Some((Arc::new(topology), me));
+        self.losses += u64::from(!before.is_within(&self.own));
+    }
+
+    /// Whether this node executes a command on a slot.
+    ///
+    /// # Errors
+    /// The reason why not.
+    #[inline]
+    pub fn check(&self, slot: u16, how: How, at: Standing) -> Result<(), Refusal> {
+        let is_plain = matches!(self.role, Role::Primary(_)) && self.holds.is_empty();
+        if is_plain && at.is_fenced_in && self.is_own(slot) {
+            return Ok(());
+        }
+        self.check_all(slot, how, at)
+    }
+
+    fn check_all(&self, slot: u16, how: How, at: Standing) -> Result<(), Refusal> {
+        let Some((topology, _)) = &self.installed else {
+            return Err(Refusal::Down);
+        };
+        let owner = topology.owner(slot).ok_or(Refusal::Unserved)?;
+        let moved = Refusal::Moved(slot, owner);
+        match self.role {
+            Role::Primary(shard) if shard == owner => match self.held_since(slot) {
+                _ if !at.is_fenced_in => Err(Refusal::Down),
+                Some(since) => Err(Refusal::Held(slot, since)),
+                None => Ok(()),
+            },
+            Role::Replica(shard) if shard == owner => match how {
+                How::Subscribe => Ok(()),
+                How::ReadAnywhere if at.is_fresh => Ok(()),
+                _ => Err(moved),
+            },
+            _ => Err(moved),
+        }
+    }
+}
+
+/// What a command does with its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It writes, or only the primary may execute it.
+    Write,
+    /// It reads, for a client that has sent READONLY.
+    ReadAnywhere,
+    /// It subscribes to a channel of the slot.
+    Subscribe,
+}
+
+/// What this node may execute at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether a primary serves: its fence has not ended.
+    pub is_fenced_in: bool,
+    /// Whether a replica serves: its data is recent enough.
+    pub is_fresh: bool,
+}
+
+/// Reason why this node does not execute a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The keys are in several slots.
+    CrossSlot,
+    /// The shard with this index owns the slot.
+    Moved(u16, usize),
+    /// No shard owns the slot.
+    Unserved,
+    /// There is no topology, or the fence has ended.
+    Down,
+    /// Commands on the slot wait since this moment.
+    Held(u16, Moment),
 }
 
 /// State of a node of a cluster.
@@ -66,7 +194,7 @@ pub struct Routing {
     /// Whether a topology decides which commands this node executes (`cluster-enabled yes`).
     is_routed: bool,
     /// Identifier of this node, see [`crate::cluster::id`].
-    pub node_id: OnceLock<String>,
+    pub node_id: OnceLock<Name>,
     routes: Mutex<Arc<Routes>>,
     /// Number of `routes`, so that workers notice a change without the lock.
     serial: AtomicU64,
@@ -74,6 +202,23 @@ pub struct Routing {
     fence_ms: AtomicU64,
     /// Place of this node in its shard.
     pub seat: Seat,
+    /// Counters of refused commands.
+    pub counts: Counts,
+}
+
+/// Numbers of commands that were not executed here.
+#[derive(Default)]
+pub struct Counts {
+    /// Answered with MOVED.
+    pub moved: AtomicU64,
+    /// Answered with CROSSSLOT.
+    pub cross_slot: AtomicU64,
+    /// Answered with TRYAGAIN.
+    pub try_again: AtomicU64,
+    /// Answered with CLUSTERDOWN.
+    pub down: AtomicU64,
+    /// Connections closed in place of replies, because the fence had ended.
+    pub late: AtomicU64,
 }
 
 impl Routing {
@@ -83,7 +228,9 @@ impl Routing {
             serial: 0,
             installed: None,
             role: Role::Spare,
-            held: SlotSet::default(),
+            own: SlotSet::default(),
+            holds: Vec::new(),
+            losses: 0,
         };
         Routing {
             is_routed: config.is_routed(),
@@ -92,6 +239,7 @@ impl Routing {
             serial: AtomicU64::new(0),
             fence_ms: AtomicU64::new(0),
             seat: Seat::default(),
+            counts: Counts::default(),
         }
     }
 

@@ -113,10 +113,11 @@ fn conflicts(config: &Config) -> Vec<String> {
         SEGMENT_ENGINE => segment::check(config, thread_count(config)),
         _ => Ok(()),
     };
-    let cluster = match config.is_routed() {
-        true => {
-            Err("cluster-enabled yes is not served yet; emulated is a cluster of one node".into())
-        }
+    let is_segment = config.number(Id::Engine) == SEGMENT_ENGINE;
+    let cluster = match config.is_routed() && is_segment {
+        true => Err(
+            "cluster-enabled yes: expected engine slab, because moves of slots list keys".into(),
+        ),
         false => Ok(()),
     };
     let others = [

@@ -40,6 +40,8 @@ pub mod flag {
     pub const LOCAL: u32 = 1 << 11;
     /// A replica of this server.
     pub const REPLICA: u32 = 1 << 12;
+    /// Sent READONLY to a node of a cluster.
+    pub const READONLY: u32 = 1 << 13;
     /// Letters of the flags, in the order of CLIENT LIST.
     pub const LETTERS: &[(u32, char)] = &[
         (REPLICA, 'S'),
@@ -52,6 +54,7 @@ pub mod flag {
         (BROADCAST, 'B'),
         (DIRTY, 'd'),
         (CLOSING, 'c'),
+        (READONLY, 'r'),
         (LOCAL, 'U'),
         (NO_EVICT, 'e'),
         (NO_TOUCH, 'T'),

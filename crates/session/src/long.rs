@@ -127,6 +127,13 @@ impl Long {
         }
     }
 
+    /// Whether a long command, or a snapshot, uses a key of which this is true.
+    pub fn uses(&self, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
+        let state = self.state();
+        let mut names = state.leased.iter().flatten();
+        names.any(|name| is_wanted(name))
+    }
+
     /// Whether a client's long command may begin. `ticket` is the client's ticket, if it has one.
     pub fn may_begin(&self, ticket: Option<u64>) -> bool {
         let state = self.state();

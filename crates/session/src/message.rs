@@ -166,6 +166,8 @@ pub enum Message {
     /// Load the snapshot file, and reply to this client. The file's keys replace the current ones,
     /// or are added to them if the last value is false.
     Reload(Subscriber, Protocol, bool),
+    /// End the subscriptions to shard channels in slots that another node of the cluster owns.
+    LostSlots,
 }
 
 impl Message {
@@ -182,6 +184,7 @@ impl Message {
             | Message::Plan(..)
             | Message::Returned(_)
             | Message::Reload(..)
+            | Message::LostSlots
             | Message::Saved(..) => 0,
         };
         held + size_of::<Message>()
@@ -202,6 +205,7 @@ impl Message {
             | Message::Plan(..)
             | Message::Returned(_)
             | Message::Reload(..)
+            | Message::LostSlots
             | Message::Saved(..) => false,
         }
     }

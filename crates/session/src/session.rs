@@ -139,6 +139,8 @@ pub struct Session {
     pub instant_us: Option<u64>,
     /// Watched keys with their databases.
     pub watched: BTreeSet<(u8, Vec<u8>)>,
+    /// Number of times that this node of a cluster had lost slots at the first WATCH.
+    pub watched_losses: u64,
     /// Earliest deadline of a watched key at the time of its WATCH.
     pub watched_due: Option<Tick>,
     /// Bytes that the watched keys take on the heap, here and in the store.
@@ -252,6 +254,7 @@ impl Session {
             runs_script: false,
             instant_us: None,
             watched: BTreeSet::new(),
+            watched_losses: 0,
             watched_due: None,
             watched_bytes: 0,
             is_dirty: Arc::new(AtomicBool::new(false)),

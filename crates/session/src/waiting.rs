@@ -54,6 +54,8 @@ pub struct Waiter {
     pub kind: Kind,
     /// Whether the command also ends, with an error, when a key is removed or holds another type.
     pub may_fail: bool,
+    /// Whether the command writes.
+    pub writes: bool,
     /// Shards that the command needs, in ascending order.
     pub shards: Vec<usize>,
     /// End of the wait; `None` if it has no timeout.

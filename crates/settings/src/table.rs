@@ -281,12 +281,13 @@ settings! {
     MinReplicasToWrite "min-replicas-to-write" or "min-slaves-to-write", Int(0, 2_147_483_647), "0", MinReplicas, "Number of replicas that must have acknowledged within min-replicas-max-lag, so that writes are accepted; 0 disables it.";
     MinReplicasMaxLag "min-replicas-max-lag" or "min-slaves-max-lag", Int(0, 2_147_483_647), "10", MinReplicas, "Maximum age in seconds of the acknowledgements that min-replicas-to-write counts.";
     ImportMode "import-mode", Fixed(&["no"]), "no", Restart, "Valkey's import of keys by a tool, during which nothing expires, is not supported.";
-    ClusterEnabled "cluster-enabled", Choice(CLUSTER_MODES), "no", Restart, "Whether the server answers cluster clients: no, or emulated, as a cluster of one node that has all slots. See [cluster clients](../guide/cluster.md).";
+    ClusterEnabled "cluster-enabled", Choice(CLUSTER_MODES), "no", Restart, "Whether the server answers cluster clients: no; emulated, as a cluster of one node that has all slots; or yes, as one of several servers. See [cluster clients](../guide/cluster.md).";
     ClusterAnnounceIp "cluster-announce-ip", Host, "", Read, "Address of this node in replies to cluster clients; empty means the one that the client has connected to.";
     ClusterAnnouncePort "cluster-announce-port", Int(0, 65535), "0", Read, "Port without TLS in these replies; 0 means the one that the client has connected to, or port.";
     ClusterAnnounceTlsPort "cluster-announce-tls-port", Int(0, 65535), "0", Read, "Port with TLS in these replies; 0 means tls-port.";
     ClusterAnnounceBusPort "cluster-announce-bus-port", Int(0, 65535), "0", Read, "Port of the cluster bus in CLUSTER NODES. There is no bus, so nothing but the text depends on it.";
     ClusterAnnounceHostname "cluster-announce-hostname", Host, "", Read, "Host name of this node in these replies; empty means none.";
+    ClusterReplicaMaxStaleness "cluster-replica-max-staleness", Int(0, 2_147_483_647), "15000", Read, "Milliseconds since a replica of a cluster has received anything from its primary, beyond which it sends reads of clients with READONLY to the primary. The primary sends something every repl-ping-replica-period at least.";
     ClusterEndpoint "cluster-preferred-endpoint-type", Choice(ENDPOINTS), "ip", Read, "Endpoint that cluster clients are given to connect to: ip, hostname, or unknown-endpoint, the host to which they are already connected.";
     ClusterName "cluster-name", Text, "default", Restart, "Name of the cluster in etcd, with cluster-enabled yes: letters, digits, '-', '_' and '.'. Its records are below /mayfly/cluster/NAME/.";
     ClusterZone "cluster-zone", Text, "", Restart, "Zone of this node, such as a data center. Replicas are placed in other zones than their primaries where possible.";
@@ -378,7 +379,7 @@ pub const IGNORED: &[(&[&str], &str)] = &[
     ),
     (
         &["cluster-*", "slot-migration-*"],
-        "a cluster has one node, without links to others, failovers and moves of slots",
+        "nodes of a cluster have no bus that such settings could change",
     ),
     (&["hash-max-zipmap-*"], "there is no such form"),
     (

@@ -37,6 +37,15 @@ pub fn slot(key: &[u8]) -> u16 {
     sum % SLOTS
 }
 
+/// Returns the slot of all keys that a pattern of SORT forms; `None` if they may be in several: the
+/// first `*` is not behind a hash tag.
+pub fn slot_of_pattern(pattern: &[u8]) -> Option<u16> {
+    let star = pattern.iter().position(|byte| *byte == b'*');
+    let fixed = star.map_or(pattern, |star| &pattern[..star]);
+    let has_tag = tag(fixed).len() < fixed.len();
+    (star.is_none() || has_tag).then(|| slot(fixed))
+}
+
 /// Returns the part of a key that decides its slot: the text between the first `{` and the first
 /// `}` behind it, or the whole key if there is none or it is empty.
 fn tag(key: &[u8]) -> &[u8] {
@@ -66,6 +75,22 @@ mod tests {
             ("bar", 5_061),
         ] {
             assert_eq!(slot(key.as_bytes()), expected % SLOTS, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_has_a_slot_if_its_tag_comes_before_the_star() {
+        for (pattern, expected) in [
+            ("weight:{a}:*", Some(slot(b"a"))),
+            ("{a}*->field", Some(slot(b"a"))),
+            ("key", Some(slot(b"key"))),
+            ("weight:*", None),
+            ("*{a}", None),
+            ("{*}", None),
+            ("{}*", None),
+            ("{a*}", None),
+        ] {
+            assert_eq!(slot_of_pattern(pattern.as_bytes()), expected, "{pattern}");
         }
     }
 

@@ -305,7 +305,7 @@ fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.session.db = 0;
     ctx.session.reply_mode = ReplyMode::On;
     ctx.session.log_out(&ctx.server.auth.acl);
-    let bits = clients::flag::NO_EVICT | clients::flag::NO_TOUCH;
+    let bits = clients::flag::NO_EVICT | clients::flag::NO_TOUCH | clients::flag::READONLY;
     ctx.session.set_flag(bits, false);
     let info = &ctx.session.info;
     info.change_names(|names| names.name = String::new());

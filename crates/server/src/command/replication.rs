@@ -1,10 +1,10 @@
 //! Commands of replication: REPLICAOF, PSYNC, REPLCONF, ROLE, WAIT, WAITAOF.
 
 use super::table::commands;
-use crate::cluster::is_id;
 use crate::context::{Ctx, Run, Spec};
 use crate::replication::primary::{self, Sync};
 use crate::replication::{failover, role};
+use ::cluster::Name;
 use durability::replication::waits::Wait;
 use durability::replication::{Phase, PrimaryState};
 use engine::lifetime::whole_timeout_ms;
@@ -84,14 +84,16 @@ fn role(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     }
 }
 
+/// Error for the commands that a cluster replaces.
+const IN_CLUSTER: &str =
+    "is not allowed in cluster mode; the records of the cluster assign the roles";
+
 fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if ctx.server.cluster.is_routed() {
+        return ctx.reply.error(&format!("ERR REPLICAOF {IN_CLUSTER}"));
+    }
     if ctx.server.data.segments.is_some() {
         return ctx.reply.error("ERR the segment engine has no replication");
-    }
-    if ctx.server.cluster.is_routed() {
-        return ctx
-            .reply
-            .error("ERR REPLICAOF not allowed in cluster mode.");
     }
     if args.is(1, "no") && args.is(2, "one") {
         ctx.unlocked(role::promote);
@@ -112,7 +114,8 @@ fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 
 fn fail_over(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     if ctx.server.cluster.is_routed() {
-        return ctx.reply.error("ERR FAILOVER not allowed in cluster mode.");
+        let text = format!("ERR FAILOVER {IN_CLUSTER}; use CLUSTER FAILOVER");
+        return ctx.reply.error(&text);
     }
     if args.len() == 2 && args.is(1, "abort") {
         return match ctx.unlocked(failover::abort) {
@@ -242,7 +245,7 @@ fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             },
             b"set-cluster-node-id" => {
                 let id = &args[at + 1];
-                let id = is_id(id).then(|| String::from_utf8_lossy(id).into_owned());
+                let id = Name::parse(id).map(|id| id.to_string());
                 ctx.session.announced.get_or_insert_default().node_id = id;
             }
             b"capa" | b"rdb-channel" | b"main-ch-client-id" | b"set-rdb-client-id" => {}

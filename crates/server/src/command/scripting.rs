@@ -5,6 +5,7 @@
 
 pub mod functions;
 mod host;
+mod slots;
 
 use super::inner::at_one_instant;
 use super::subcommand::{help, refuse_subcommand};
@@ -200,7 +201,8 @@ fn eval(ctx: &mut Ctx<'_, '_>, args: Args<'_>, by: By, is_read_only: bool) -> An
         server.scripting.cache.touch(&script);
         let limits = limits(ctx, script.flags(), is_read_only)?;
         let (finished, mut host) = call_in_script(ctx, |ctx| {
-            let mut host = ScriptHost::new(ctx, limits);
+            let declared = args.from(3).first(key_count);
+            let mut host = ScriptHost::new(ctx, limits, declared);
             let finished = engine.run(&script, key_count, args.from(3), &mut host);
             (finished, host.into_idle())
         });
@@ -229,6 +231,7 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
             is_read_only: is_read_only || no_writes,
             is_full: false,
             is_stale: false,
+            crosses_slots: true,
         });
     }
     // A script without a first line is refused when it calls a command that writes.
@@ -256,6 +259,7 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
         is_read_only,
         is_full,
         is_stale,
+        crosses_slots: is_compatible || flags.has(Flags::ALLOW_CROSS_SLOT),
     })
 }
 

@@ -16,6 +16,7 @@ use store::{AnyCollection, Class, End, Key, Kind, List, Scene, View};
 use wire::Args;
 use wire::number::parse_f64;
 use wire::output::OUTPUT_BYTES_MAX;
+use wire::slot::{slot, slot_of_pattern};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
@@ -64,6 +65,7 @@ impl Item {
 fn sort(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_store: bool) -> Answer {
     let request = Request::parse(args.from(2), may_store)?;
     check_patterns(ctx, args, &request)?;
+    check_slots(ctx, &args[1], &request)?;
     let (kind, elements) = elements(ctx, &args[1], &request)?;
     let elements = in_order(ctx, elements, kind, &request)?;
     match request.destination {
@@ -88,6 +90,26 @@ fn check_patterns(ctx: &Ctx<'_, '_>, args: Args<'_>, request: &Request<'_>) -> A
         false => Err(Refusal::Message(
             "ERR GET option of SORT denied due to insufficient ACL permissions.",
         )),
+    }
+}
+
+/// Refuses patterns whose keys may be in other slots of a cluster than the sorted key.
+fn check_slots(ctx: &Ctx<'_, '_>, key: &[u8], request: &Request<'_>) -> Answer {
+    if !ctx.server.cluster.is_routed() || ctx.session.is_of_feed() {
+        return Ok(());
+    }
+    let own = Some(slot(key));
+    if request.sorts && request.by.is_some_and(|by| slot_of_pattern(by) != own) {
+        return Err(Refusal::Message(
+            "ERR BY option of SORT denied in cluster mode when keys formed by the pattern may be in different slots.",
+        ));
+    }
+    let mut names = request.gets.iter().filter(|pattern| **pattern != b"#");
+    match names.any(|pattern| slot_of_pattern(pattern) != own) {
+        true => Err(Refusal::Message(
+            "ERR GET option of SORT denied in cluster mode when keys formed by the pattern may be in different slots.",
+        )),
+        false => Ok(()),
     }
 }
 

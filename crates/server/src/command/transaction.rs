@@ -123,6 +123,9 @@ fn watch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     if ctx.session.transaction.is_some() {
         return ctx.reply.error("ERR WATCH inside MULTI is not allowed");
     }
+    if ctx.session.watched.is_empty() && ctx.server.cluster.is_routed() {
+        ctx.session.watched_losses = ctx.server.cluster.routes().losses;
+    }
     let db = ctx.session.db;
     for bytes in args.from(1).iter() {
         if !ctx.session.watch(db, bytes) {
@@ -332,5 +335,14 @@ fn has_changed(ctx: &mut Ctx<'_, '_>) -> bool {
             let _ = ctx.view.kind(&key);
         }
     }
-    ctx.session.is_dirty.load(Relaxed)
+    ctx.session.is_dirty.load(Relaxed) || has_lost_slots(ctx)
+}
+
+/// Whether keys are watched and this node of a cluster has lost slots since. Another node may have
+/// changed the keys, even if their slots are back.
+fn has_lost_slots(ctx: &Ctx<'_, '_>) -> bool {
+    let session = &ctx.session;
+    !session.watched.is_empty()
+        && ctx.server.cluster.is_routed()
+        && ctx.server.cluster.routes().losses != session.watched_losses
 }

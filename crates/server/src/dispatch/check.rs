@@ -74,6 +74,15 @@ pub(super) fn refuse(
         session.break_transaction();
         return reply.error(why);
     }
+    discard(server, session);
+    let why = why.strip_prefix("ERR ").unwrap_or(why);
+    reply.error(&format!(
+        "EXECABORT Transaction discarded because of: {why}"
+    ));
+}
+
+/// Ends a transaction that is not executed. The caller holds no shard.
+pub(super) fn discard(server: &Server, session: &mut Session) {
     session.end_transaction();
     // No shard is locked here. Until the keys are removed, they set a flag that is not used again.
     let (watched, is_dirty) = (
@@ -84,10 +93,6 @@ pub(super) fn refuse(
         server.clients.watches.forget(watched, &is_dirty);
     }
     session.info.watched.store(0, Relaxed);
-    let why = why.strip_prefix("ERR ").unwrap_or(why);
-    reply.error(&format!(
-        "EXECABORT Transaction discarded because of: {why}"
-    ));
 }
 
 #[inline(never)]

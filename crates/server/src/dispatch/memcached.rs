@@ -1,6 +1,7 @@
 //! Dispatch of memcached requests. There is no table of these requests: the verb determines which
 //! shards a request needs.
 
+use super::route::Router;
 use super::shards::{LockedShards, spare, wake_owners};
 use super::{BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, long, publish, segment};
 use crate::effects;
@@ -16,7 +17,7 @@ use session::session::Session;
 use session::stats::Counts;
 use settings::Id;
 use std::sync::atomic::Ordering::Relaxed;
-use store::{Key, Keyspace, Tick, View};
+use store::{Event, Key, Keyspace, Tick, View};
 use wire::memcached::{Request, Verb};
 use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Output, Span};
@@ -143,6 +144,56 @@ fn run_on<'v>(
     progress
 }
 
+/// What a request on the slab engine needs of its worker.
+struct Place<'w> {
+    router: &'w mut Router,
+    events: &'w mut Vec<Event>,
+    worker: usize,
+    now: Tick,
+    moment: Moment,
+}
+
+impl Place<'_> {
+    /// Locks the shards of a request, which is counted already, and runs it. `is_first` says that
+    /// it has not waited before.
+    fn run<'s>(
+        self,
+        server: &'s Server,
+        held: &mut LockedShards<'s>,
+        turn: memcached::Turn<'_, ()>,
+        is_first: bool,
+    ) -> Progress {
+        let space = &server.data.keyspace;
+        if let Some(view) = held.whole.as_mut() {
+            return run_on(turn, view, space, &Locks::All);
+        }
+        let (request, keys, input, counts) = (turn.request, turn.keys, turn.input, turn.counts);
+        let may_write = memcached::may_write(request.verb);
+        choose_shards(space, held, request, keys, turn.hashes, input);
+        let mut view = lock_with_room(space, &server.clock, held, may_write, self.now);
+        // A stop, FAILOVER or REPLICAOF may have begun before the shards were locked.
+        if server.replication.is_replica() && is_refused(server, request, turn.out) {
+            return Progress::Done;
+        }
+        if server.data.pause.holds(may_write, self.moment) {
+            counts.requests.fetch_sub(u64::from(is_first), Relaxed);
+            return Progress::Held;
+        }
+        let routed = (request, keys, input);
+        let router = self.router;
+        if let Some(done) = router.route_items_again(server, turn.session, routed, turn.out) {
+            return done;
+        }
+        let progress = run_on(turn, &mut view, space, &held.locks);
+        publish(server, &mut view, self.events);
+        drop(view);
+        if server.workers.count > 1 && may_write {
+            wake_owners(&server.data, &server.workers, self.worker, &held.locks);
+        }
+        progress
+    }
+}
+
 impl Executor<'_> {
     /// Prefetches the first keys in a batch of memcached requests. `keys` contains the keys of all
     /// its requests, in the order of their spans.
@@ -217,6 +268,10 @@ impl Executor<'_> {
         if is_refused(server, request, out) {
             return Progress::Done;
         }
+        let routed = (request, keys, input);
+        if let Some(done) = self.router.route_items(server, session, routed, out) {
+            return done;
+        }
         let mut turn = memcached::Turn {
             engine: (),
             server,
@@ -231,33 +286,20 @@ impl Executor<'_> {
         if memcached::is_administration(request.verb) {
             return memcached::administer(&mut turn);
         }
-        let space = &server.data.keyspace;
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
             Engine::Segment(handle) => {
                 return memcached::run(&mut turn.on(handle));
             }
         };
-        if let Some(view) = held.whole.as_mut() {
-            return run_on(turn, view, space, &Locks::All);
-        }
-        choose_shards(space, held, request, keys, hashes, input);
-        let mut view = lock_with_room(space, &server.clock, held, may_write, self.now);
-        // A stop, FAILOVER or REPLICAOF may have begun before the shards were locked.
-        if server.replication.is_replica() && is_refused(server, request, turn.out) {
-            return Progress::Done;
-        }
-        if server.data.pause.holds(may_write, self.moment) {
-            counts.requests.fetch_sub(u64::from(is_first), Relaxed);
-            return Progress::Held;
-        }
-        let progress = run_on(turn, &mut view, space, &held.locks);
-        publish(server, &mut view, &mut self.events);
-        drop(view);
-        if server.workers.count > 1 && may_write {
-            wake_owners(&server.data, &server.workers, self.worker, &held.locks);
-        }
-        progress
+        let place = Place {
+            router: &mut self.router,
+            events: &mut self.events,
+            worker: self.worker,
+            now: self.now,
+            moment: self.moment,
+        };
+        place.run(server, held, turn, is_first)
     }
 
     /// Deletes the item under a key whose new value was too large to be read, because the item is

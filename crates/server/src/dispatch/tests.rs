@@ -6,6 +6,7 @@ mod held;
 mod logins;
 mod names;
 mod replayed;
+mod routed;
 
 use super::*;
 use crate::effects;

@@ -1,6 +1,5 @@
 //! Settings of a node: access to etcd, its name and its addresses.
 
-use crate::cluster;
 use crate::state::Server;
 use ::cluster::{Health, Name, Node};
 use membership::access::Access;
@@ -69,15 +68,6 @@ pub fn check(config: &Config) -> Result<(), String> {
         return Err("replicaof: expected none with cluster-enabled yes".into());
     }
     access(config).map(|_| ())
-}
-
-/// Returns the name of this node.
-///
-/// # Errors
-/// Its identifier is no name.
-pub fn name(server: &Server) -> Result<Name, String> {
-    let id = cluster::id(server);
-    Name::parse(id.as_bytes()).ok_or_else(|| format!("node '{id}': expected 40 hexadecimal digits"))
 }
 
 /// Returns this node as others should see it.

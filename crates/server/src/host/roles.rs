@@ -67,7 +67,7 @@ pub(super) fn prepare(server: &Server) -> Result<(), String> {
         return Ok(());
     };
     // Nothing has requested the name before.
-    let _ = server.cluster.node_id.set(copy.node.to_string());
+    let _ = server.cluster.node_id.set(copy.node);
     Ok(())
 }
 

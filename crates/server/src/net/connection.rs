@@ -237,6 +237,7 @@ impl Connection {
             self.absorb_backlog();
         }
         executor.begin_turn();
+        executor.begin_connection();
         let mut output = if self.replies.output.is_empty() {
             std::mem::take(&mut scratch.output)
         } else {
@@ -245,7 +246,12 @@ impl Connection {
         let unsent_max = executor.server().config.output_max(self.session.class());
         output.set_max(unsent_max.saturating_add(self.replies.sent));
         self.replies.backpressure_bytes = BACKPRESSURE_BYTES.min(unsent_max / 2);
-        let next = self.read_and_run(executor, scratch, &mut output);
+        let mut next = self.read_and_run(executor, scratch, &mut output);
+        if executor.is_beyond_fence() {
+            output.clear();
+            self.replies.sent = 0;
+            next = Next::Close;
+        }
         self.note_held(next == Next::Held, executor);
         self.hold_replies(
             &executor.server().persistence.aof,

@@ -10,6 +10,7 @@ mod memory;
 mod messages;
 mod periodic;
 mod replicas;
+mod slots;
 mod sockets;
 mod stopping;
 mod waits;

@@ -4,12 +4,13 @@ mod snapshot;
 
 use super::removal;
 use super::stream::{Stream, refusal};
-use crate::cluster::{self, is_id};
+use crate::cluster;
 use crate::dispatch::apply::Applier;
 use crate::replication::{failover, role};
 use crate::routing;
 use crate::saving::work as saving;
 use crate::state::{Lifecycle, Server};
+use ::cluster::Name;
 use durability::replication::{EARLIEST, PrimaryState, Replication};
 use settings::Id;
 use std::io::{self, ErrorKind, Read, Write};
@@ -262,12 +263,13 @@ impl<'s> Link<'s> {
     /// Reports the identifier of this node, and requests that of the primary. Older servers and
     /// those without a cluster refuse it, and replies to clients contain other identifiers then.
     fn exchange_ids(&mut self) -> io::Result<()> {
-        self.send(&["REPLCONF", "set-cluster-node-id", cluster::id(self.server)])?;
+        let id = cluster::id(self.server);
+        self.send(&["REPLCONF", "set-cluster-node-id", id.as_str()])?;
         self.line()?;
         self.send(&["CLUSTER", "MYID"])?;
         if self.line()?.starts_with('$') {
             let id = self.line()?;
-            let id = is_id(id.as_bytes()).then_some(id);
+            let id = Name::parse(id.as_bytes()).map(|id| id.to_string());
             change(&self.server.replication, self.number, |primary| {
                 primary.node_id = id
             });

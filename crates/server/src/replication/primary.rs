@@ -1,6 +1,7 @@
 //! The server as a primary: accepting replicas, their snapshots, acknowledgements and limits.
 
 use crate::effects;
+use crate::routing;
 use crate::state::Server;
 use durability::aof::AppendOnly;
 use durability::replication::waits::Wait;
@@ -431,7 +432,10 @@ pub fn ping(server: &Server) {
     // have no more than its snapshot.
     let is_stopping = server.persistence.saving.stop_in_progress().is_some();
     let replication = &server.replication;
-    let is_changing = server.cluster.seat.is_changing.load(Relaxed);
+    // The replicas' data counts as recent only while this node may serve.
+    let is_beyond_fence =
+        server.cluster.is_routed() && routing::now(&server.clock) >= server.cluster.fence();
+    let is_changing = server.cluster.seat.is_changing.load(Relaxed) || is_beyond_fence;
     if replication.is_replica() || replication.failover().is_some() || is_stopping || is_changing {
         return;
     }

@@ -2,6 +2,7 @@
 //! versions, with one data thread and with several, and with commands that run as long ones.
 
 use crate::script::{Bench, START, Step, parse, sorted};
+use ::cluster::Name;
 use wire::Protocol;
 
 /// Runs a table on servers with these settings.
@@ -25,7 +26,8 @@ fn run(name: &str, text: &str, settings: &[(&str, &str)]) -> usize {
                 .set(param, value)
                 .expect("a valid value");
         }
-        let _ = bench.server.cluster.node_id.set("a".repeat(40));
+        let id = Name::parse("a".repeat(40).as_bytes()).expect("40 digits");
+        let _ = bench.server.cluster.node_id.set(id);
         if is_long {
             bench = bench.with_long_commands();
         }

@@ -91,7 +91,7 @@ impl View<'_> {
 
     /// Forgets the tracked keys of all shards and queues an invalidation of all keys. Needs all
     /// shards.
-    pub(super) fn forget_tracked(&mut self) {
+    pub fn forget_tracked(&mut self) {
         for (shard, locked) in self.all().iter_mut().enumerate() {
             if let Some(tracked) = &mut locked.tracked {
                 let discarded = tracked.clear(shard == 0);

@@ -38,6 +38,11 @@ fn check_mode(args: Args<'_>) -> Answer {
 
 /// `SWAPDB index1 index2`
 pub fn swapdb(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    if ctx.server.cluster.is_routed() {
+        let text =
+            "ERR SWAPDB is not allowed in cluster mode, because it would change one node only";
+        return Err(Refusal::Message(text));
+    }
     let read = |index: usize| parse_i64(&args[index]).filter(|&db| i32::try_from(db).is_ok());
     let first = read(1).ok_or(Refusal::Message("ERR invalid first DB index"))?;
     let second = read(2).ok_or(Refusal::Message("ERR invalid second DB index"))?;

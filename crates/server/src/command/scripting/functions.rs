@@ -80,7 +80,8 @@ pub fn fcall(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_read_only: bool) -> Answe
         let flags = found.ok_or_else(|| "ERR Function not found".to_owned())?;
         let limits = limits(ctx, flags, is_read_only)?;
         let (finished, mut host) = call_in_script(ctx, |ctx| {
-            let mut host = ScriptHost::new(ctx, limits);
+            let declared = args.from(3).first(key_count);
+            let mut host = ScriptHost::new(ctx, limits, declared);
             let finished = engine.call_function(name, key_count, args.from(3), &mut host);
             (finished, host.into_idle())
         });

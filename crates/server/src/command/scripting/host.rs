@@ -1,5 +1,6 @@
 //! Commands that a running script calls.
 
+use super::slots::SlotRule;
 use crate::command::inner::Caller;
 use crate::command::{self, work};
 use crate::context::{Chosen, Ctx};
@@ -27,6 +28,8 @@ pub struct Limits {
     pub is_full: bool,
     /// Whether the keys may not be served, because the connection to the primary is lost.
     pub is_stale: bool,
+    /// Whether the commands may use keys of several slots of a cluster.
+    pub crosses_slots: bool,
 }
 
 /// Number of a script's commands between two readings of the clock, while they are short.
@@ -143,12 +146,15 @@ pub struct ScriptHost<'r, 'a, 'v> {
     ctx: &'r mut Ctx<'a, 'v>,
     limits: Limits,
     watch: Watch<'a>,
+    /// Slots of the keys that the commands may use; `None` without a cluster.
+    slots: Option<SlotRule>,
 }
 
 impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
-    /// Creates the host of one script.
-    pub fn new(ctx: &'r mut Ctx<'a, 'v>, limits: Limits) -> Self {
+    /// Creates the host of one script with its declared keys.
+    pub fn new(ctx: &'r mut Ctx<'a, 'v>, limits: Limits, declared: Args<'_>) -> Self {
         ScriptHost {
+            slots: SlotRule::new(ctx, limits.crosses_slots, declared),
             watch: Watch::new(ctx.server, ctx.session.is_of_feed()),
             ctx,
             limits,
@@ -176,6 +182,11 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
             return self.ctx.refuse_inner(None, text, Caller::Script(out));
         };
         if let Some(text) = self.refusal(chosen, args) {
+            let caller = Caller::Script(out);
+            return self.ctx.refuse_inner(Some(chosen), text, caller);
+        }
+        let rule = self.slots.as_mut();
+        if let Some(text) = rule.and_then(|rule| rule.refusal(self.ctx, &chosen, args)) {
             let caller = Caller::Script(out);
             return self.ctx.refuse_inner(Some(chosen), text, caller);
         }

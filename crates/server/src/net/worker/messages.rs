@@ -72,6 +72,7 @@ impl Worker {
                     executor.finish();
                     reload_for(server, Waiting { client, protocol }, flushes);
                 }
+                Message::LostSlots => self.end_lost_subscriptions(executor),
                 Message::Kill(slot, client) => {
                     if self.client(slot, client).is_some() {
                         self.cut_off(slot, executor);
@@ -99,7 +100,7 @@ impl Worker {
 
     /// Adds a message to the output of a client, if it is still connected. The output is sent at
     /// the end of [`Worker::deliver`].
-    fn add_output(
+    pub(super) fn add_output(
         &mut self,
         to: Subscriber,
         add: impl FnOnce(&mut Connection),

@@ -43,6 +43,10 @@ impl Worker {
                 primary::ping(server);
             }
         }
+        if self.index == 0 && server.cluster.is_routed() {
+            // Those that have waited for too long get an error.
+            server.workers.long.request_retries();
+        }
         if server.clients.tracking.is_on() {
             executor.finish();
             let shards =

@@ -329,6 +329,7 @@ mod durable;
 mod long;
 mod memory;
 mod replies;
+mod slots;
 mod tracking;
 mod users;
 

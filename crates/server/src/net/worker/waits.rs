@@ -108,10 +108,17 @@ impl Worker {
             return;
         };
         let waiter = connection.session.waiter().cloned();
-        connection.answer(reply, executor);
+        let is_late = executor.is_beyond_fence_late(&reply);
+        match is_late {
+            true => drop(connection.session.end_wait()),
+            false => connection.answer(reply, executor),
+        }
         if let Some(waiter) = waiter {
             self.set_timer(index, &waiter, None);
         }
-        self.serve(index, executor);
+        match is_late {
+            true => self.close(index, executor),
+            false => self.serve(index, executor),
+        }
     }
 }

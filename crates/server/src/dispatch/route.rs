@@ -1,0 +1,245 @@
+//! The check whether this node of a cluster executes a command, before the command runs or is
+//! queued.
+
+use super::check::discard;
+use super::{Executor, Step};
+use crate::cluster::route::{self, Found};
+use crate::command;
+use crate::context::Chosen;
+use crate::memcached::{self, Progress};
+use crate::routing::{self, How, Refusal, Routes, Standing};
+use crate::state::Server;
+use ::cluster::Instant;
+use session::session::Session;
+use session::spec::Keys;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::memcached::Request;
+use wire::slot::slot;
+use wire::{Args, Output, Reply, Span};
+
+/// What a worker knows of the cluster.
+pub(super) struct Router {
+    /// Whether a topology decides which commands this node executes.
+    is_routed: bool,
+    routes: Arc<Routes>,
+    /// Instant of the worker on the clock of fences.
+    now: Instant,
+    /// Latest end of the fence under which a command of the current connection was executed; `None`
+    /// if none was.
+    served_until: Option<Instant>,
+}
+
+impl Router {
+    pub fn new(server: &Server) -> Router {
+        Router {
+            is_routed: server.cluster.is_routed(),
+            routes: server.cluster.routes(),
+            now: routing::now(&server.clock),
+            served_until: None,
+        }
+    }
+
+    /// Sets the instant at which commands run.
+    pub fn set_now(&mut self, server: &Server) {
+        if self.is_routed {
+            self.now = routing::now(&server.clock);
+        }
+    }
+
+    /// Takes over the current routes.
+    #[inline]
+    fn refresh(&mut self, server: &Server) {
+        if self.is_outdated(server) {
+            self.routes = server.cluster.routes();
+        }
+    }
+
+    /// Checks whether this node executes a command on a slot.
+    #[inline]
+    fn check(&mut self, server: &Server, slot: u16, how: How) -> Result<(), Refusal> {
+        let (fence, is_replica) = (server.cluster.fence(), server.replication.is_replica());
+        let standing = match is_replica {
+            false => Standing {
+                is_fenced_in: self.now < fence,
+                is_fresh: false,
+            },
+            true => route::standing(server, self.now),
+        };
+        self.routes.check(slot, how, standing)?;
+        if !is_replica {
+            self.served_until = self.served_until.max(Some(fence));
+        }
+        Ok(())
+    }
+
+    /// Checks whether this node executes a command. Returns `None` if it does; otherwise the client
+    /// has the reply, or the command waits.
+    #[inline]
+    pub fn route(
+        &mut self,
+        server: &Server,
+        session: &mut Session,
+        chosen: &Chosen,
+        args: &Args<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Option<Step> {
+        match self.is_routed && !session.is_of_feed() {
+            true => self.route_by_topology(server, session, chosen, args, reply),
+            false => None,
+        }
+    }
+
+    fn route_by_topology(
+        &mut self,
+        server: &Server,
+        session: &mut Session,
+        chosen: &Chosen,
+        args: &Args<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Option<Step> {
+        self.refresh(server);
+        let is_plain = matches!(chosen.spec.keys, Keys::Range(1, 1, _));
+        let refusal = match args.get(1).filter(|_| is_plain) {
+            Some(key) => {
+                let how = route::how(command::table(), chosen, None, &session.info);
+                self.check(server, slot(key), how).err()?
+            }
+            None => self.check_slot(server, session, chosen, *args).err()?,
+        };
+        Some(self.refuse(server, session, chosen, refusal, reply))
+    }
+
+    /// Like [`Router::route`], for a command that was routed before its shards were locked: checks
+    /// it again if the routes have changed since.
+    #[inline]
+    pub fn route_again(
+        &mut self,
+        server: &Server,
+        session: &mut Session,
+        chosen: &Chosen,
+        args: &Args<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Option<Step> {
+        match self.is_routed && self.is_outdated(server) {
+            true => self.route(server, session, chosen, args, reply),
+            false => None,
+        }
+    }
+
+    fn check_slot(
+        &mut self,
+        server: &Server,
+        session: &Session,
+        chosen: &Chosen,
+        args: Args<'_>,
+    ) -> Result<(), Refusal> {
+        let (table, mut found) = (command::table(), Found::default());
+        let queued = session.transaction.as_deref();
+        match (chosen.spec.keys, queued) {
+            (Keys::Queued, Some(queued)) => found.add_queued(table, queued)?,
+            _ => found.add_call(chosen, args)?,
+        }
+        let Some(slot) = found.slot() else {
+            return Ok(());
+        };
+        let how = route::how(table, chosen, queued, &session.info);
+        self.check(server, slot, how)
+    }
+
+    /// Checks whether this node executes a request of memcached's protocol. Its keys may be in
+    /// several slots of this node.
+    pub fn route_items(
+        &mut self,
+        server: &Server,
+        session: &Session,
+        (request, keys, input): (&Request, &[Span], &[u8]),
+        out: &mut Output,
+    ) -> Option<Progress> {
+        if !self.is_routed || request.key_count == 0 {
+            return None;
+        }
+        self.refresh(server);
+        let names = memcached::meant_keys(request, keys, input);
+        let mut checked = names
+            .iter()
+            .map(|name| self.check(server, slot(name), How::Write));
+        let refusal = checked.find_map(Result::err)?;
+        drop(checked);
+        if route::may_wait(server, refusal) {
+            return Some(Progress::Waits);
+        }
+        let text = route::text(server, &self.routes, &session.info, refusal);
+        memcached::refuse_keys(request, &text, out).then_some(Progress::Done)
+    }
+
+    /// Like [`Router::route_items`], for a request that was routed before its shards were locked.
+    pub fn route_items_again(
+        &mut self,
+        server: &Server,
+        session: &Session,
+        routed: (&Request, &[Span], &[u8]),
+        out: &mut Output,
+    ) -> Option<Progress> {
+        match self.is_routed && self.is_outdated(server) {
+            true => self.route_items(server, session, routed, out),
+            false => None,
+        }
+    }
+
+    /// Whether the routes have changed since the last check.
+    #[inline]
+    fn is_outdated(&self, server: &Server) -> bool {
+        server.cluster.serial() != self.routes.serial
+    }
+
+    #[cold]
+    fn refuse(
+        &self,
+        server: &Server,
+        session: &mut Session,
+        chosen: &Chosen,
+        refusal: Refusal,
+        reply: &mut Reply<'_>,
+    ) -> Step {
+        if route::may_wait(server, refusal) {
+            return Step::Waits;
+        }
+        match chosen.spec.keys {
+            Keys::Queued => discard(server, session),
+            _ => session.break_transaction(),
+        }
+        reply.error(&route::text(server, &self.routes, &session.info, refusal));
+        Step::Refused
+    }
+}
+
+impl Executor<'_> {
+    /// Begins to serve a connection.
+    pub fn begin_connection(&mut self) {
+        self.router.served_until = None;
+    }
+
+    /// Whether the replies to the connection that was served must not be sent: a command was
+    /// executed as a primary whose fence may have ended before that, so that another primary may
+    /// have served in between.
+    pub fn is_beyond_fence(&self) -> bool {
+        let Some(until) = self.router.served_until else {
+            return false;
+        };
+        self.is_late(until)
+    }
+
+    /// Whether the reply of a blocked or long command must not be sent, for the same reason.
+    pub fn is_beyond_fence_late(&self, reply: &[u8]) -> bool {
+        let is_served = self.server.cluster.is_routed() && !self.server.replication.is_replica();
+        is_served && reply.first() != Some(&b'-') && self.is_late(Instant::default())
+    }
+
+    fn is_late(&self, until: Instant) -> bool {
+        let cluster = &self.server.cluster;
+        let is_late = routing::now(&self.server.clock) >= until.max(cluster.fence());
+        cluster.counts.late.fetch_add(u64::from(is_late), Relaxed);
+        is_late
+    }
+}
