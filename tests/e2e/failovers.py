@@ -1,0 +1,250 @@
+"""A cluster of three primaries and a replica on etcd: redirections, failovers, and etcd that goes away.
+
+etcd is Debian's package etcd-server. The checks of this file use one cluster, and each leaves it whole.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import redis
+from redis.backoff import ConstantBackoff, NoBackoff
+from redis.cluster import RedisCluster
+from redis.retry import Retry
+from server import LIMIT_S, Server, free_port, within_limit
+
+pytestmark = [pytest.mark.only_mayfly, pytest.mark.needs("etcd")]
+
+NODES = 4
+KEYS = 300
+# The default lease time of primaries.
+LEASE_S = 2.0
+
+
+class Etcd:
+    def __init__(self) -> None:
+        # In memory, because etcd synchronizes each write, which takes seconds on a busy disk.
+        memory = Path("/dev/shm")
+        self.folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
+        self.url, self.peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        self.start()
+
+    def start(self) -> None:
+        words = ["etcd", "--data-dir", self.folder.name, "--logger", "zap", "--log-level", "error"]
+        # One member needs no patience for the others.
+        words += ["--heartbeat-interval", "20", "--election-timeout", "200"]
+        words += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
+        words += ["--listen-peer-urls", self.peer, "--initial-advertise-peer-urls", self.peer, "--initial-cluster", f"default={self.peer}"]
+        # Debian's service is configured by variables, which would change this one.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
+        self.process = subprocess.Popen(words, env=environment)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Cluster:
+    def __init__(self, binary: str) -> None:
+        self.binary = str(Path(binary).resolve())
+        self.etcd = Etcd()
+        for _ in within_limit():
+            done = self.run("init", "--shards", "3", "--replicas", "1")
+            if done.returncode == 0:
+                break
+            assert self.etcd.process.poll() is None, done.stderr
+        options = ("--cluster-enabled", "yes", "--cluster-etcd-endpoints", self.etcd.url)
+        self.nodes = [Server(binary, *options) for _ in range(NODES)]
+        for _ in within_limit():
+            if self.is_whole():
+                break
+        [shard] = [shard for shard in self.shards() if len(shard["nodes"]) == 2]
+        self.shard = shard["id"]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess:
+        command = [self.binary, "cluster", *words, "--etcd", self.etcd.url]
+        return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    def shards(self) -> list[dict]:
+        done = self.run("status", "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["shards"]
+
+    def is_whole(self) -> bool:
+        """Whether each shard has a primary, and one of them an in-sync replica, and all nodes serve."""
+        roles = sorted(node["role"] for shard in self.shards() for node in shard["nodes"])
+        return roles == ["in sync", "primary", "primary", "primary"] and all(self.is_served(node) for node in self.nodes)
+
+    def is_served(self, node: Server) -> bool:
+        with node.client(decode_responses=True) as r:
+            return "cluster_state:ok" in r.execute_command("CLUSTER", "INFO", NEVER_DECODE=True).decode()
+
+    def pair(self) -> tuple[Server, Server]:
+        """The primary and the replica of the shard that has one."""
+        [shard] = [shard for shard in self.shards() if shard["id"] == self.shard]
+        found = {node["role"]: int(node["address"].rsplit(":", 1)[1]) for node in shard["nodes"]}
+        at = {node.port: node for node in self.nodes}
+        return at[found["primary"]], at[found["in sync"]]
+
+    def client(self) -> RedisCluster:
+        retry = Retry(ConstantBackoff(0.05), 200)
+        return RedisCluster(host="127.0.0.1", port=self.nodes[0].port, decode_responses=True, retry=retry, socket_timeout=LIMIT_S)
+
+    def end(self) -> None:
+        for node in self.nodes:
+            node.kill()
+        self.etcd.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(pytestconfig):
+    cluster = Cluster(pytestconfig.option.server)
+    yield cluster
+    cluster.end()
+
+
+def key_of(c: RedisCluster, node: Server) -> str:
+    """A key of the shard whose primary is a node."""
+    return next(key for key in (f"key:{number}" for number in range(KEYS)) if c.get_node_from_key(key).port == node.port)
+
+
+def test_a_cluster_client_is_redirected(cluster):
+    with cluster.client() as c:
+        for number in range(KEYS):
+            c.set(f"key:{number}", number)
+        assert [c.get(f"key:{number}") for number in range(KEYS)] == [str(number) for number in range(KEYS)]
+        ports = {node.port for node in c.get_primaries()}
+        assert len(ports) == 3
+        primary, _ = cluster.pair()
+        key = key_of(c, primary)
+        other = next(node for node in cluster.nodes if node.port in ports and node is not primary)
+        with other.client() as r, pytest.raises(redis.exceptions.MovedError, match=rf"127\.0\.0\.1:{primary.port}$"):
+            r.get(key)
+    assert cluster.run("init").returncode == 1, "a second cluster of this name was created"
+
+
+def test_a_planned_failover_loses_no_write(cluster):
+    primary, replica = cluster.pair()
+    with cluster.client() as c:
+        written, stops = 0, threading.Event()
+        key = f"{{{key_of(c, primary)}}}counter"
+
+        def write() -> None:
+            nonlocal written
+            while not stops.is_set():
+                c.incr(key)
+                written += 1
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            for target in (replica, primary):
+                for _ in within_limit():
+                    done = cluster.run("failover", f"127.0.0.1:{target.port}")
+                    if done.returncode == 0:
+                        break
+                print(done.stdout.strip())
+        finally:
+            stops.set()
+            thread.join()
+        # A command whose connection was closed before its reply is sent again.
+        assert int(c.get(key)) >= written > 0
+    for node in (primary, replica):
+        with node.client(decode_responses=True) as r:
+            assert r.info("cluster")["lost_writes"] == 0
+    assert cluster.pair() == (primary, replica)
+
+
+def test_without_etcd_all_commands_succeed(cluster):
+    # Without retries of errors, except for redirections.
+    with RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port, decode_responses=True, socket_timeout=LIMIT_S, retry=Retry(NoBackoff(), 0)) as c:
+        cluster.etcd.kill()
+        # Longer than the fence of any primary lasts after its last beat.
+        end = time.monotonic() + 1.5 * LEASE_S
+        while time.monotonic() < end:
+            for number in range(KEYS):
+                assert c.set(f"key:{number}", number)
+        for node in cluster.nodes:
+            with node.client(decode_responses=True) as r:
+                assert r.info("cluster")["etcd_connected"] == 0
+        cluster.etcd.start()
+        for _ in within_limit():
+            for number in range(KEYS):
+                assert c.get(f"key:{number}") == str(number)
+            if cluster.run("status").returncode == 0 and cluster.is_whole():
+                break
+
+
+def test_a_replica_replaces_a_primary_that_is_killed(cluster):
+    primary, replica = cluster.pair()
+    with cluster.client() as c:
+        key = key_of(c, primary)
+        c.set(key, "before")
+        c.wait(1, 0, target_nodes=c.get_node_from_key(key))
+        primary.kill()
+        assert c.get(key) == "before" and c.set(key, "after")
+    primary.restart()
+    for _ in within_limit():
+        if cluster.is_whole():
+            break
+    assert cluster.pair() == (replica, primary)
+    with primary.client(decode_responses=True) as r:
+        r.execute_command("READONLY")
+        assert r.get(key) == "after"
+    assert cluster.run("check").stdout.count("0 of 1 replicas are in sync") == 2
+
+
+def test_a_former_primary_reports_what_it_drops(cluster):
+    primary, replica = cluster.pair()
+    value, count = b"x" * (1 << 20), 40
+    with cluster.client() as c:
+        key = key_of(c, primary)
+    with primary.client() as r:
+        # More than the sockets hold, so that the replica gets only a part of it.
+        replica.signal(signal.SIGSTOP)
+        for _ in range(count):
+            r.append(key, value)
+        primary.signal(signal.SIGSTOP)
+        replica.signal(signal.SIGCONT)
+    with replica.client(decode_responses=True) as r:
+        for _ in within_limit():
+            try:
+                received = r.strlen(key) // len(value)
+                break
+            except (redis.exceptions.MovedError, redis.exceptions.ClusterDownError):
+                pass
+    primary.signal(signal.SIGCONT)
+    with primary.client(decode_responses=True) as r:
+        for _ in within_limit():
+            if r.role()[0] == "slave":
+                break
+        lost = r.info("cluster")["lost_writes"]
+    assert 0 < lost <= count and received < count, f"{lost} lost, {received} received"
+    for _ in within_limit():
+        if cluster.is_whole():
+            break
+
+
+def test_the_demo_ends_what_it_has_started(pytestconfig):
+    # Three ports in a row: the node, and two of etcd.
+    port = next(port for port in iter(free_port, None) if port < 65_000)
+    command = [Path(pytestconfig.option.server).resolve(), "cluster", "demo", "--nodes", "1", "--replicas", "0", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
+        lines = []
+        for line in demo.stdout:
+            lines.append(line)
+            if line.startswith("the cluster ends"):
+                break
+        assert f"node      127.0.0.1:{port}\n" in lines
+        with redis.Redis(port=port, socket_timeout=LIMIT_S) as r:
+            assert r.set("key", "value") and r.get("key") == b"value"
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(LIMIT_S) == 0
+    with pytest.raises(redis.ConnectionError), redis.Redis(port=port) as r:
+        r.ping()
