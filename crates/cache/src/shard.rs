@@ -75,15 +75,9 @@ where
     /// Creates a shard whose policy manages all entries and is never replaced.
     pub fn with_policy(entries: E, policy: P, expiry: X) -> Self {
         Shard {
-            entries,
             policies: [Some(policy), None],
-            current: 1,
             scope: Scope::All,
-            volatile_bytes: 0,
-            ignores_reads: false,
-            expiry,
-            groups: None,
-            has_stale: false,
+            ..Shard::new(entries, expiry)
         }
     }
 

@@ -19,10 +19,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 mod edit;
 mod invalidation;
 mod local;
+mod removal;
 mod waste;
 
-pub(crate) use edit::{EditedValue, IndexState, file, is_dead};
+pub(crate) use edit::{EditedValue, file, is_dead};
 use local::LocalKeys;
+pub(crate) use removal::{IndexState, Removal, Room};
 use waste::Waste;
 
 /// Number of steps of eviction that any write may take. A step evicts or examines one entry.
@@ -576,42 +578,6 @@ impl Locked {
         self.publish_bytes(shared);
         more | self.free_waste(steps, shared)
     }
-}
-
-/// Number of bytes for which a write evicts.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Room {
-    /// Number of bytes that the write has added or will add. Many of them allow more steps.
-    pub written_bytes: usize,
-    /// Number of bytes that the write will still add.
-    pub needed_bytes: usize,
-}
-
-impl Room {
-    /// Returns the room for bytes that were added already.
-    pub fn written(bytes: usize) -> Room {
-        Room {
-            written_bytes: bytes,
-            needed_bytes: 0,
-        }
-    }
-}
-
-/// Reason why an entry is removed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Removal {
-    /// A command deleted the entry. The command notifies the event.
-    Deleted,
-    /// A command accessed the entry after its deadline.
-    ExpiredOnAccess,
-    /// The expiry index returned the entry as expired.
-    ExpiredByIndex,
-    /// A tag of the entry was invalidated.
-    Invalidated,
-    /// The eviction policy returned the entry as a victim.
-    Evicted,
-    /// The last element of the entry's collection has expired.
-    Emptied(IndexState),
 }
 
 /// Returns the number of bytes of a database that count against the limit. It includes the bytes

@@ -1,6 +1,6 @@
 //! Changes of a value in place, and the removal of its expired elements.
 
-use super::{Locked, Removal};
+use super::{IndexState, Locked, Removal};
 use crate::collection::{ChangedElements, Deadlines, NAMED_MAX};
 use crate::elements::Elements;
 use crate::event::Class;
@@ -14,15 +14,6 @@ use policy::{Budget, Slot, Tick};
 /// Time in milliseconds after which the expired elements of a large collection are due again, if a
 /// snapshot has not saved the collection yet.
 const UNSAVED_RETRY_MS: u64 = 50;
-
-/// Position of an entry relative to the expiry index when its value is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IndexState {
-    /// The entry is in the index.
-    Indexed,
-    /// The index has just returned the entry and removed it.
-    Removed,
-}
 
 /// Result of a change.
 pub(crate) enum EditedValue {
