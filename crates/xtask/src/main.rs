@@ -75,17 +75,11 @@ fn tidy() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    for hint in &report.hints {
-        println!("hint: {hint}");
-    }
     for finding in &report.findings {
         println!("{finding}");
     }
     let (files, found) = (report.file_count, report.findings.len());
-    println!(
-        "tidy: {files} files, {found} findings, {} hints",
-        report.hints.len()
-    );
+    println!("tidy: {files} files, {found} findings");
     if report.findings.is_empty() {
         ExitCode::SUCCESS
     } else {

@@ -45,8 +45,6 @@ impl fmt::Display for Finding {
 pub struct Report {
     /// Violations: any of them fails the run.
     pub findings: Vec<Finding>,
-    /// Hints, which do not fail the run.
-    pub hints: Vec<Finding>,
     /// Number of files that were read.
     pub file_count: usize,
 }
@@ -193,7 +191,6 @@ pub fn run(root: &Path) -> io::Result<Report> {
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(Report {
         findings,
-        hints: sizes::hints(&repository),
         file_count: repository.paths.len(),
     })
 }
