@@ -307,7 +307,6 @@ fn cut(
 
 /// Returns why the last `bytes` of a damaged file may not be removed; `None` if they may.
 fn objection(config: &Config, damage: &Damage, bytes: u64, is_last: bool) -> Option<String> {
-    let config = config;
     let max = config.number(Id::AofLoadCorruptTailMax).unsigned_abs();
     match damage {
         _ if !is_last => Some("only the last file may be cut".to_owned()),

@@ -26,7 +26,6 @@ pub(crate) struct Names {
 
 impl Names {
     pub fn of(config: &Config) -> Names {
-        let config = config;
         let folder = Path::new(&config.text(Id::Dir)).join(config.text(Id::AppendDirName));
         Names {
             folder,
@@ -181,7 +180,6 @@ fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<()
 
 /// Ends a rewrite. `bytes` is the size of the base, if it is complete.
 pub fn end_rewrite(aof: &AppendOnly, feed: &Feed, bytes: Option<u64>) {
-    let aof = aof;
     let mut state = aof.state();
     let Some(rewriting) = state.rewriting.take() else {
         return;

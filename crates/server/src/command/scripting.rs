@@ -179,7 +179,6 @@ fn find(
 /// Whether a call of a script or function names one that declares that it does not write. An
 /// unknown one may write.
 pub fn declares_no_writes(scripting: &Scripting, spec: &Spec, args: Args<'_>) -> bool {
-    let scripting = scripting;
     let flags = match (spec.name, args.get(1)) {
         ("eval", Some(text)) => Script::parse(text).ok().map(|script| script.flags()),
         ("evalsha", Some(text)) => digest(text)

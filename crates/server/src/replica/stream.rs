@@ -56,7 +56,6 @@ impl Stream {
     /// Authenticates with `masteruser` and `masterauth`. Returns the command to send, if a password
     /// is set.
     pub fn login(config: &Config) -> Option<Vec<String>> {
-        let config = config;
         let (user, password) = (config.text(Id::MasterUser), config.text(Id::MasterAuth));
         if password.is_empty() {
             return None;

@@ -245,7 +245,6 @@ fn due_walk(
     clock: &Clock,
     worker: usize,
 ) -> Option<(Position, Duration)> {
-    let saving = saving;
     let at = saving.position()?;
     if walker_of(workers, at) != worker || saving.queue.is_filled() {
         return None;
