@@ -655,6 +655,9 @@ mod tests {
         let own = [
             "config",
             "check-config",
+            // Short forms of settings.
+            "cluster",
+            "zone",
             daemon::OPTION,
             handover::OPTION,
             SETTING,

@@ -60,7 +60,7 @@ pub struct Place {
 #[derive(Debug, Default)]
 pub struct Seat {
     place: Mutex<Option<Place>>,
-    /// Random number of the connection to the primary.
+    /// Random number of the connection to the primary; 0 if it began without a place.
     link: AtomicU64,
     /// Number of commands of this node that the history of a later primary does not have.
     pub lost_writes: AtomicU64,
@@ -83,11 +83,19 @@ impl Seat {
     /// Begins a connection to a primary. Returns the words that introduce it, if this node has a
     /// place.
     pub fn introduction(&self, link: u64) -> Option<[String; 3]> {
-        self.link.store(link, Relaxed);
         let place = self.place();
+        self.link.store(place.as_ref().map_or(0, |_| link), Relaxed);
         let place = place.as_ref()?;
         let epoch = place.member.record().value.epoch;
         Some([place.shard.to_string(), epoch.to_string(), link.to_string()])
+    }
+
+    /// Takes the place of this node. Returns true if the connection to a primary, if there is one,
+    /// began before, so that the primary does not know it as one of a member.
+    pub fn take(&self, taken: Place) -> bool {
+        let mut place = self.place();
+        *place = Some(taken);
+        self.link.load(Relaxed) == 0
     }
 
     /// Returns whether a replica of a shard may follow this node in a term, or the error for it.
@@ -232,6 +240,20 @@ mod tests {
             None
         );
         assert_eq!(answer(&Seat::default(), &request(4), 12), None);
+    }
+
+    #[test]
+    fn a_connection_that_began_without_a_place_begins_again() {
+        let seated = seat("b");
+        assert_eq!(
+            seated.introduction(9).map(|words| words[2].clone()),
+            Some("9".into())
+        );
+        let place = seated.place().take().expect("there is a place");
+        assert!(!seated.take(place), "the connection was introduced");
+        let place = seated.place().take().expect("there is a place");
+        assert_eq!(seated.introduction(10), None);
+        assert!(seated.take(place));
     }
 
     #[test]

@@ -389,6 +389,7 @@ const OTHER_PAGES: &[&str] = &[
 const OTHER_WORDS: &[&str] = &[
     // Programs, parts of commands, and settings of the configuration file alone.
     "entries-added",
+    "etcd-server",
     "expiry-lag",
     "expiry-mixed",
     "expiry-storm",

@@ -6,6 +6,7 @@ use ::cluster::{Action, Instant, Member, Name, Record, Revision, Start, Transact
 use membership::kv::{Entry, Event, Failure, Guard, Kv, Write};
 use membership::records::{BEATS, SHARDS, Shard};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Pause in milliseconds before a campaign for each in-sync replica that comes first: it has more
 /// of the feed, or as much and a smaller name.
@@ -47,11 +48,14 @@ impl<K: Kv> Host<K> {
         let member = Member::new(id, timing, start, record, beat, now);
         self.roles.shard = Some(shard);
         self.roles.waits_since = now;
-        *self.server.cluster.seat.place() = Some(Place {
+        let place = Place {
             shard,
             member,
             numbers,
-        });
+        };
+        if self.server.cluster.seat.take(place) {
+            self.server.replication.must_reconnect.store(true, Relaxed);
+        }
         log::info!("cluster: this node belongs to shard {shard}");
     }
 
