@@ -109,6 +109,15 @@ def cluster(pytestconfig):
     cluster.end()
 
 
+def patiently(call):
+    """The result of a call, which is repeated while a shard has no primary: the client repeats it without a pause, a limited number of times."""
+    for _ in within_limit():
+        try:
+            return call()
+        except (redis.ConnectionError, redis.exceptions.ClusterDownError, redis.exceptions.RedisClusterException):
+            time.sleep(0.05)
+
+
 def key_of(c: RedisCluster, node: Server) -> str:
     """A key of the shard whose primary is a node."""
     return next(key for key in (f"key:{number}" for number in range(KEYS)) if c.get_node_from_key(key).port == node.port)
@@ -138,7 +147,7 @@ def test_a_planned_failover_loses_no_write(cluster):
         def write() -> None:
             nonlocal written
             while not stops.is_set():
-                c.incr(key)
+                patiently(lambda: c.incr(key))
                 written += 1
 
         thread = threading.Thread(target=write)
@@ -188,7 +197,7 @@ def test_a_replica_replaces_a_primary_that_is_killed(cluster):
         c.set(key, "before")
         c.wait(1, 0, target_nodes=c.get_node_from_key(key))
         primary.kill()
-        assert c.get(key) == "before" and c.set(key, "after")
+        assert patiently(lambda: c.get(key)) == "before" and c.set(key, "after")
     primary.restart()
     for _ in within_limit():
         if cluster.is_whole():
@@ -232,19 +241,31 @@ def test_a_former_primary_reports_what_it_drops(cluster):
 
 
 def test_the_demo_ends_what_it_has_started(pytestconfig):
-    # Three ports in a row: the node, and two of etcd.
-    port = next(port for port in iter(free_port, None) if port < 65_000)
-    command = [Path(pytestconfig.option.server).resolve(), "cluster", "demo", "--nodes", "1", "--replicas", "0", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
+    for _ in within_limit():
+        # The node's port and the next two, which are etcd's; another program may use one of these.
+        port = free_port()
+        if port > 65_000:
+            continue
+        command = [Path(pytestconfig.option.server).resolve(), "cluster", "demo", "--nodes", "1", "--replicas", "0", "--port", str(port)]
+        demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         lines = []
         for line in demo.stdout:
             lines.append(line)
             if line.startswith("the cluster ends"):
                 break
+        if lines:
+            break
+        assert demo.wait(LIMIT_S) != 0
+    try:
         assert f"node      127.0.0.1:{port}\n" in lines
         with redis.Redis(port=port, socket_timeout=LIMIT_S) as r:
-            assert r.set("key", "value") and r.get("key") == b"value"
+            assert patiently(lambda: r.set("key", "value")) and r.get("key") == b"value"
         demo.send_signal(signal.SIGINT)
         assert demo.wait(LIMIT_S) == 0
+    finally:
+        # Unlike SIGKILL, this ends its processes as well.
+        demo.terminate()
+        demo.wait(LIMIT_S)
+        demo.stdout.close()
     with pytest.raises(redis.ConnectionError), redis.Redis(port=port) as r:
         r.ping()
