@@ -2,7 +2,7 @@
 //! group a tag of its keys.
 //!
 //! An entry stores the numbers of its groups in its block (`block.rs`), and a group its members
-//! ([`members`]). [`Groups::dissolve`] takes the name from a group in constant time, however many
+//! (`members.rs`). [`Groups::dissolve`] takes the name from a group in constant time, however many
 //! members it has: the next entry with this name begins a new group with another number. So a group
 //! is one *generation* of its name, no generation is stored or compared, and none can wrap. The
 //! members of a dissolved group do not exist for the host, which removes them in steps
