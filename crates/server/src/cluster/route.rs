@@ -28,7 +28,7 @@ pub fn standing(server: &Server, now: Instant) -> Standing {
 }
 
 /// Whether this replica has received something from its primary recently enough for reads.
-fn is_fresh(server: &Server) -> bool {
+pub fn is_fresh(server: &Server) -> bool {
     let max_ms = server.config.number(Id::ClusterReplicaMaxStaleness) as u128;
     let state = server.replication.state();
     let primary = state.primary.as_ref();

@@ -25,6 +25,8 @@ pub(super) struct Router {
     routes: Arc<Routes>,
     /// Instant of the worker on the clock of fences.
     now: Instant,
+    /// Whether a replica's data was recent enough for reads at the first read since `now`.
+    is_fresh: Option<bool>,
     /// Latest end of the fence under which a command of the current connection was executed; `None`
     /// if none was.
     served_until: Option<Instant>,
@@ -36,6 +38,7 @@ impl Router {
             is_routed: server.cluster.is_routed(),
             routes: server.cluster.routes(),
             now: routing::now(&server.clock),
+            is_fresh: None,
             served_until: None,
         }
     }
@@ -44,6 +47,7 @@ impl Router {
     pub fn set_now(&mut self, server: &Server) {
         if self.is_routed {
             self.now = routing::now(&server.clock);
+            self.is_fresh = None;
         }
     }
 
@@ -59,12 +63,11 @@ impl Router {
     #[inline]
     fn check(&mut self, server: &Server, slot: u16, how: How) -> Result<(), Refusal> {
         let (fence, is_replica) = (server.cluster.fence(), server.replication.is_replica());
-        let standing = match is_replica {
-            false => Standing {
-                is_fenced_in: self.now < fence,
-                is_fresh: false,
-            },
-            true => route::standing(server, self.now),
+        let reads_replica = is_replica && how == How::ReadAnywhere;
+        let mut is_fresh = || *self.is_fresh.get_or_insert_with(|| route::is_fresh(server));
+        let standing = Standing {
+            is_fenced_in: !is_replica && self.now < fence,
+            is_fresh: reads_replica && is_fresh(),
         };
         self.routes.check(slot, how, standing)?;
         if !is_replica {
