@@ -204,7 +204,7 @@ impl Run {
         let reply = self
             .space
             .lock_all(Tick(self.now))
-            .invalidate(DB, &tag(number));
+            .invalidate(DB, &[&tag(number)]);
         assert!(reply >= keys as u64, "expired keys may count, too");
     }
 
@@ -519,7 +519,7 @@ fn a_watched_key_is_changed_by_the_invalidation_of_its_tag() {
     });
     view.set_tags(&space.key(0, b"with"), &["t"]);
     assert!(!flags[0].load(Ordering::Relaxed));
-    assert_eq!(view.invalidate(0, b"t"), 1);
+    assert_eq!(view.invalidate(0, &[b"t"]), 1);
     assert_eq!(
         flags.map(|flag| flag.load(Ordering::Relaxed)),
         [true, false]

@@ -168,9 +168,8 @@ fn invalidate(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         ));
     }
     tags.iter().try_for_each(check)?;
-    let db = ctx.session.db;
-    let keys = tags.iter().map(|tag| ctx.view.invalidate(db, tag));
-    let keys: u64 = keys.sum();
+    let tags: Vec<&[u8]> = tags.iter().collect();
+    let keys = ctx.view.invalidate(ctx.session.db, &tags);
     ctx.reply.integer(keys as i64);
     Ok(())
 }

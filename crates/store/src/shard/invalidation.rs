@@ -27,13 +27,13 @@ impl Locked {
         false
     }
 
-    /// Makes the keys of a tag stale, and fails the transactions that watch them. Returns the
-    /// number of keys.
-    pub fn invalidate_tag(&mut self, db: u8, name: &[u8], now: Tick, shared: &Shared) -> u64 {
+    /// Makes the keys of tags stale, and fails the transactions that watch them. Returns the number
+    /// of keys; a key that had two of the tags counts twice.
+    pub fn invalidate_tags(&mut self, db: u8, tags: &[&[u8]], now: Tick, shared: &Shared) -> u64 {
         let Some(Some(data)) = self.dbs.get_mut(db as usize) else {
             return 0;
         };
-        let keys = data.dissolve(name);
+        let keys: u64 = tags.iter().map(|tag| data.dissolve(tag)).sum();
         if keys > 0 {
             self.stale_since.get_or_insert(now);
             self.mark_stale_watchers(db, shared);

@@ -104,13 +104,14 @@ impl View<'_> {
         }
     }
 
-    /// Makes the keys of a database that have a tag disappear for all following commands. Returns
-    /// their number. Needs all shards.
-    pub fn invalidate(&mut self, db: u8, tag: &[u8]) -> u64 {
+    /// Makes the keys of a database that have any of these tags disappear for all following
+    /// commands. Returns their number; a key that had two of the tags counts twice. Needs all
+    /// shards.
+    pub fn invalidate(&mut self, db: u8, tags: &[&[u8]]) -> u64 {
         let (space, now) = (self.space, self.now);
         let mut keys = 0;
         for (shard, locked) in self.all().iter_mut().enumerate() {
-            let count = locked.invalidate_tag(db, tag, now, space.shared());
+            let count = locked.invalidate_tags(db, tags, now, space.shared());
             if count > 0 {
                 space.publish_due(shard, locked);
                 locked.changes += count;
