@@ -88,6 +88,25 @@ pub struct Node {
     pub health: Health,
 }
 
+impl Node {
+    /// Returns a node of which only the name is known, and with which there is no connection.
+    pub fn unknown(id: Name) -> Node {
+        Node {
+            id,
+            ip: String::new(),
+            port: 0,
+            tls_port: 0,
+            bus_port: 0,
+            hostname: String::new(),
+            inside: String::new(),
+            zone: String::new(),
+            version: String::new(),
+            offset: 0,
+            health: Health::Fail,
+        }
+    }
+}
+
 /// A replica of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replica {
@@ -394,17 +413,10 @@ mod tests {
 
     fn node(number: u32) -> Node {
         Node {
-            id: name(number),
             ip: format!("10.0.0.{number}"),
             port: 6379,
-            tls_port: 0,
-            bus_port: 0,
-            hostname: String::new(),
-            inside: String::new(),
-            zone: String::new(),
-            version: String::new(),
-            offset: 0,
             health: Health::Online,
+            ..Node::unknown(name(number))
         }
     }
 

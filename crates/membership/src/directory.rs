@@ -262,7 +262,9 @@ impl Directory {
             };
             let mut replicas = Vec::new();
             for member in std::iter::once(&primary).chain(&shard.in_sync) {
-                nodes.entry(*member).or_insert_with(|| absent(*member));
+                nodes
+                    .entry(*member)
+                    .or_insert_with(|| Node::unknown(*member));
             }
             replicas.extend(shard.in_sync.iter().map(|id| Replica {
                 id: *id,
@@ -375,22 +377,6 @@ fn named(id: &str) -> Result<Name, Refusal> {
     Name::parse(id.as_bytes()).ok_or_else(expected)
 }
 
-fn absent(id: Name) -> Node {
-    Node {
-        id,
-        ip: String::new(),
-        port: 0,
-        tls_port: 0,
-        bus_port: 0,
-        hostname: String::new(),
-        inside: String::new(),
-        zone: String::new(),
-        version: String::new(),
-        offset: 0,
-        health: Health::Fail,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,7 +411,7 @@ mod tests {
 
     fn register(directory: &mut Directory, node: u8, zone: &str, shard: Option<Name>) {
         let mut registration = Registration {
-            node: absent(id(node)),
+            node: Node::unknown(id(node)),
             shard,
             run: "run".into(),
         };
@@ -614,7 +600,7 @@ mod tests {
         assert_eq!(directory.problems().len(), PROBLEMS_MAX);
         assert_eq!(directory.refused(), 2 * PROBLEMS_MAX as u64);
         let value = |name: Name| {
-            let mut node = absent(name);
+            let mut node = Node::unknown(name);
             node.inside = "10.0.0.1:1".into();
             let (shard, run) = (None, String::new());
             Registration { node, shard, run }.encode(id(99))

@@ -60,7 +60,6 @@ pub(super) fn myself(server: &Server, address: Option<SocketAddr>, has_tls: bool
     };
     let ip = config.text(Id::ClusterAnnounceIp);
     Node {
-        id: id(server),
         ip: match (ip.is_empty(), address) {
             (true, Some(address)) => address.ip().to_canonical().to_string(),
             _ => ip,
@@ -72,14 +71,12 @@ pub(super) fn myself(server: &Server, address: Option<SocketAddr>, has_tls: bool
         ),
         bus_port: announced(Id::ClusterAnnounceBusPort, 0),
         hostname: config.text(Id::ClusterAnnounceHostname),
-        inside: String::new(),
-        zone: String::new(),
-        version: String::new(),
         offset: server.feed.end(),
         health: match server.persistence.loading.is_on() {
             true => Health::Loading,
             false => Health::Online,
         },
+        ..Node::unknown(id(server))
     }
 }
 
@@ -97,18 +94,14 @@ fn other(
     offset: u64,
     health: Health,
 ) -> Node {
+    let id = id_of(id, &host, port);
     Node {
-        id: id_of(id, &host, port),
         ip: host,
         port: if has_tls { 0 } else { port },
         tls_port: if has_tls { port } else { 0 },
-        bus_port: 0,
-        hostname: String::new(),
-        inside: String::new(),
-        zone: String::new(),
-        version: String::new(),
         offset,
         health,
+        ..Node::unknown(id)
     }
 }
 

@@ -17,17 +17,11 @@ pub fn name(digit: &str) -> Name {
 /// Returns a node whose name is one repeated digit.
 pub fn node(digit: &str, port: u16, tls_port: u16) -> Node {
     Node {
-        id: name(digit),
         ip: "10.0.0.1".to_owned(),
         port,
         tls_port,
-        bus_port: 0,
-        hostname: String::new(),
-        inside: String::new(),
-        zone: String::new(),
-        version: String::new(),
-        offset: 0,
         health: Health::Online,
+        ..Node::unknown(name(digit))
     }
 }
 
