@@ -1,7 +1,7 @@
 //! Origins that fail: stale responses are used, errors are not kept, and recovery costs one
 //! request.
 
-use crate::support::{Origin, Site, receive, response};
+use crate::support::{Origin, Received, Site, receive, response};
 use node::Reply;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -114,18 +114,31 @@ fn an_error_does_not_end_the_sharing_of_fetches() {
     });
     let site = Site::new(&origin);
     assert_eq!(site.get("/x").status, 503);
+    request_together(&site, CLIENTS, &waiting, |reply| {
+        assert_eq!(reply.content, "good")
+    });
+    assert_eq!(origin.heads().len(), 2);
+}
+
+/// Requests `/x` from several threads at once, counts the requests that were sent, and passes each
+/// reply to a check.
+fn request_together(
+    site: &Site,
+    clients: usize,
+    sent: &AtomicUsize,
+    check: impl Fn(Received) + Sync,
+) {
     std::thread::scope(|scope| {
-        for _ in 0..CLIENTS {
+        for _ in 0..clients {
             scope.spawn(|| {
                 let mut stream = site.connect();
                 let request = b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
                 stream.write_all(request).expect("loopback works");
-                waiting.fetch_add(1, Relaxed);
-                assert_eq!(receive(&mut stream).content, "good");
+                sent.fetch_add(1, Relaxed);
+                check(receive(&mut stream));
             });
         }
     });
-    assert_eq!(origin.heads().len(), 2);
 }
 
 /// Keeps a connection until the other side closes it, without an answer.
@@ -169,16 +182,8 @@ fn the_failure_of_a_fetch_is_that_of_all_requests_that_wait_for_it() {
         // The connection ends without an answer.
     });
     let site = Site::new(&origin);
-    std::thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| {
-                let mut stream = site.connect();
-                let request = b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-                stream.write_all(request).expect("loopback works");
-                waiting.fetch_add(1, Relaxed);
-                assert_eq!(receive(&mut stream).status, 502);
-            });
-        }
+    request_together(&site, CLIENTS, &waiting, |reply| {
+        assert_eq!(reply.status, 502)
     });
     // A request that arrives after the failure fetches again.
     assert!(
