@@ -188,8 +188,8 @@ fn conflict(known: &Known, own: &Registration) -> Option<String> {
     let is_other = other.run != own.run && other.node.inside != own.node.inside;
     is_other.then(|| {
         format!(
-            "node {} is registered at {}: it is awaited that this registration ends; \
-             two nodes must not have one name, see cluster-config-file",
+            "node {} is registered at {}: this node waits until that registration ends; \
+             two nodes must not share a name, which is in cluster-config-file",
             own.node.id, other.node.inside
         )
     })
