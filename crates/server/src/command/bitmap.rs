@@ -33,6 +33,10 @@ pub const TABLE: &[Spec] = commands! {
     "bitpos" -3, READONLY, Keys::ONE => Access::READ, "2.8.7", on_slab!(range::bitpos).estimated(work::whole),
         "key bit [start [end [BYTE | BIT]]]",
         "Returns the position of the first set or clear bit of a string, or of a range of it.";
+    "bitrangeintarray" -4, READONLY, Keys::ONE => Access::READ, "8.12.0",
+        on_slab!(range::bitrangeintarray).estimated(work::whole),
+        "key start end [BYTE | BIT] [LIMIT count] [ZEROS]",
+        "Returns the offsets of the set or clear bits in a range of a string.";
     "getbit" 3, READONLY | FAST, Keys::ONE => Access::READ, "2.2.0", on_slab!(bit::getbit),
         "key offset", "Returns one bit of a string.";
     "setbit" 4, WRITE | DENYOOM => Form::Same, Keys::ONE => Access::UPDATE, "2.2.0",

@@ -4,6 +4,7 @@ pub mod access;
 pub mod add;
 mod combine;
 mod interval;
+mod move_members;
 mod pop;
 mod random;
 mod range;
@@ -29,6 +30,10 @@ pub const TABLE: &[Spec] = commands! {
         on_slab!(pop::bzmpop),
         "timeout numkeys key... (MIN | MAX) [COUNT count]",
         "Removes and returns members with the lowest or highest scores from the first non-empty sorted set. Blocks until there is one.";
+    "bzmove" -5, WRITE | DENYOOM | BLOCKING => Form::Without("ZMOVE", 4),
+        Keys::Range(1, 2, 1) => Access::TAKE.then(Access::INSERT), "8.12.0", on_slab!(move_members::bzmove),
+        "source destination (MIN | MAX) timeout [COUNT count]",
+        "Moves members with the lowest or highest scores to another sorted set and returns them. Blocks until there is one.";
     "bzpopmax" -3, WRITE | BLOCKING | FAST => Form::ServedBy("ZPOPMAX"),
         Keys::Range(1, -2, 1) => Access::TAKE, "5.0.0", on_slab!(pop::bzpopmax),
         "key... timeout",
@@ -84,6 +89,16 @@ pub const TABLE: &[Spec] = commands! {
         "Stores the members that are in all of the given sorted sets.";
     "zlexcount" 4, READONLY | FAST, Keys::ONE => Access::READ, "2.8.9", on_slab!(read::zlexcount),
         "key min max", "Returns the number of members within a lexicographical range.";
+    "zmove" -4, WRITE | DENYOOM => Form::Same,
+        Keys::Range(1, 2, 1) => Access::TAKE.then(Access::INSERT), "8.12.0",
+        on_slab!(move_members::zmove).estimated(work::whole),
+        "source destination (MIN | MAX | (BYSCORE score-min:double score-max:double)) [COUNT count]",
+        "Moves members with the lowest or highest scores, or those within a range, to another sorted set and returns them.";
+    "zmovemember" -6, WRITE | DENYOOM => Form::Same,
+        Keys::Range(1, 2, 1) => Access::TAKE.then(Access::INSERT), "8.12.0",
+        on_slab!(move_members::zmovemember).by_arguments(),
+        "source destination [NX | XX] (MEMBERS num-members:integer member...)",
+        "Moves the given members to another sorted set and returns them.";
     "zmpop" -4, WRITE | MOVABLE_KEYS => Form::ServedMany, Keys::Counted(1) => Access::TAKE, "7.0.0",
         on_slab!(pop::zmpop).estimated(work::popped),
         "numkeys key... (MIN | MAX) [COUNT count]",

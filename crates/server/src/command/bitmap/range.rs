@@ -1,4 +1,4 @@
-//! Commands on a range of bits: BITCOUNT, BITPOS.
+//! Commands on a range of bits: BITCOUNT, BITPOS, BITRANGEINTARRAY.
 
 use crate::context::Ctx;
 use engine::refusal::{Answer, Refusal};
@@ -112,6 +112,22 @@ fn find(bytes: &[u8], bits: Range<u64>, is_set: bool) -> Option<u64> {
     found
 }
 
+/// Returns the offsets of the set or clear bits in ascending order, at most `max`.
+fn find_all(bytes: &[u8], bits: Range<u64>, is_set: bool, max: usize) -> Vec<u64> {
+    let mut found = Vec::new();
+    let flip = if is_set { 0 } else { u64::MAX };
+    words(bytes, bits, flip, |offset, word| {
+        let mut wanted = word ^ flip;
+        while wanted != 0 && found.len() < max {
+            let at = wanted.leading_zeros();
+            found.push(offset + u64::from(at));
+            wanted &= !(1 << 63 >> at);
+        }
+        found.len() < max
+    });
+    found
+}
+
 /// `BITCOUNT key [start end [BYTE | BIT]]`
 pub fn bitcount(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let range = match args.len() {
@@ -164,6 +180,51 @@ pub fn bitpos(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
+/// `BITRANGEINTARRAY key start end [BYTE | BIT] [LIMIT count] [ZEROS]`: replies with the offsets of
+/// the set bits, or of the clear ones, in ascending order.
+pub fn bitrangeintarray(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let integer = |index: usize| parse_i64(&args[index]).ok_or(Refusal::NotInteger);
+    let mut range = BitRange {
+        start: integer(2)?,
+        end: Some(integer(3)?),
+        counts_bits: false,
+    };
+    let (mut max, mut is_set) = (usize::MAX, true);
+    let mut index = 4;
+    if args.is(index, "bit") || args.is(index, "byte") {
+        range.counts_bits = args.is(index, "bit");
+        index += 1;
+    }
+    if args.is(index, "limit") {
+        let count = parse_i64(args.get(index + 1).ok_or(Refusal::Syntax)?);
+        let count = count.filter(|count| *count > 0);
+        let count = count.ok_or(Refusal::Message("ERR LIMIT must be a positive integer"))?;
+        max = usize::try_from(count).unwrap_or(usize::MAX);
+        index += 2;
+    }
+    if args.is(index, "zeros") {
+        is_set = false;
+        index += 1;
+    }
+    if index != args.len() {
+        return Err(Refusal::Syntax);
+    }
+    let key = ctx.key(&args[1]);
+    let offsets = ctx.view.get(&key)?.map(|bytes| {
+        let bits = range.bits(bytes.len());
+        find_all(bytes, bits, is_set, max)
+    });
+    if offsets.is_none() {
+        ctx.missed(&key);
+    }
+    let offsets = offsets.unwrap_or_default();
+    ctx.reply.array(offsets.len());
+    for offset in offsets {
+        ctx.reply.integer(offset as i64);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +240,10 @@ mod tests {
                 for is_set in [false, true] {
                     let first = (start..end).find(|&at| bit(at) == is_set);
                     assert_eq!(find(&bytes, start..end, is_set), first, "{start} {end}");
+                    let all: Vec<_> = (start..end).filter(|&at| bit(at) == is_set).collect();
+                    assert_eq!(find_all(&bytes, start..end, is_set, usize::MAX), all);
+                    let some = &all[..all.len().min(5)];
+                    assert_eq!(find_all(&bytes, start..end, is_set, 5), some);
                 }
             }
         }

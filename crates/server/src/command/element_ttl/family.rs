@@ -36,7 +36,7 @@ pub fn instant_of(
 }
 
 /// Parses `WORD number name …`, which must use up all arguments, and returns the names.
-fn names<'a>(
+pub fn names<'a>(
     args: Args<'a>,
     word: &str,
     missing: &'static str,
