@@ -341,6 +341,20 @@ def test_protocols_and_ciphers_are_chosen(bench):
             assert connection.cipher()[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
 
 
+def test_groups_of_the_key_exchange_are_chosen(bench):
+    with Secure(bench, Authority(), "--tls-groups", "secp384r1") as secure:
+        def is_served(curve):
+            context = ssl.create_default_context(cafile=secure.authority.file)
+            context.set_ecdh_curve(curve)
+            return not is_refused(lambda: context.wrap_socket(secure.raw(), server_hostname="localhost").close())
+        assert is_served("secp384r1") and not is_served("prime256v1")
+        with secure.server.client() as plain:
+            assert plain.config_set("tls-groups", "X25519:secp256r1")
+            assert is_served("prime256v1") and not is_served("secp384r1")
+            with pytest.raises(redis.ResponseError, match="tls-groups 'X448': expected some of X25519MLKEM768 X25519"):
+                plain.config_set("tls-groups", "X448")
+
+
 def test_wrong_settings_end_the_start(bench):
     authority = Authority()
     certificate, key = authority.sign("server", "/CN=server")

@@ -1,4 +1,4 @@
-//! TLS settings: the certificate, its key, the accepted clients, versions and ciphers.
+//! TLS settings: the certificate, its key, the accepted clients, versions, ciphers and groups.
 //!
 //! They are read from files when the server starts, by CONFIG SET of any of them, on SIGHUP, and
 //! when one of the files has changed ([`watch`]). If they cannot be used, the previous ones stay in
@@ -7,8 +7,8 @@
 pub mod client;
 pub mod watch;
 
-use rustls::crypto::CryptoProvider;
-use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite as suites, default_provider};
+use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite as suites, default_provider, kx_group};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
@@ -66,6 +66,18 @@ const CIPHERSUITES: &[(&str, SupportedCipherSuite)] = &[
         suites::TLS13_CHACHA20_POLY1305_SHA256,
     ),
 ];
+
+/// Groups of the key exchange by their names in TLS, in the default order.
+const GROUPS: &[(&str, &dyn SupportedKxGroup)] = &[
+    ("X25519MLKEM768", kx_group::X25519MLKEM768),
+    ("X25519", kx_group::X25519),
+    ("secp256r1", kx_group::SECP256R1),
+    ("secp384r1", kx_group::SECP384R1),
+    ("SecP256r1MLKEM768", kx_group::SECP256R1MLKEM768),
+];
+
+/// Settings that choose among what the library supports, for messages about their combination.
+const CHOICES: &str = "tls-protocols, tls-ciphers, tls-ciphersuites, tls-groups";
 
 /// Versions by their names.
 const PROTOCOLS: &[(&str, &SupportedProtocolVersion)] = &[("TLSv1.3", &TLS13), ("TLSv1.2", &TLS12)];
@@ -127,7 +139,7 @@ fn read(config: &Config) -> Result<ServerConfig, String> {
     let (provider, versions) = algorithms(config)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
-        .map_err(|error| format!("tls-protocols, tls-ciphers, tls-ciphersuites: {error}"))?;
+        .map_err(|error| format!("{CHOICES}: {error}"))?;
     let authentication = config.number(Id::TlsAuthClients);
     let builder = if authentication == NO_AUTHENTICATION {
         builder.with_no_client_auth()
@@ -155,7 +167,7 @@ fn read(config: &Config) -> Result<ServerConfig, String> {
     Ok(made)
 }
 
-/// Returns the ciphers and the versions that the settings choose.
+/// Returns the ciphers, the groups and the versions that the settings choose.
 fn algorithms(
     config: &Config,
 ) -> Result<(Arc<CryptoProvider>, Vec<&'static SupportedProtocolVersion>), String> {
@@ -165,6 +177,7 @@ fn algorithms(
         chosen(config, Id::TlsCiphers, CIPHERS)?,
     ]
     .concat();
+    provider.kx_groups = chosen(config, Id::TlsGroups, GROUPS)?;
     let versions = chosen(config, Id::TlsProtocols, PROTOCOLS)?;
     Ok((Arc::new(provider), versions))
 }
@@ -188,7 +201,7 @@ pub fn client_config(config: &Config) -> Result<Arc<ClientConfig>, String> {
     let (provider, versions) = algorithms(config)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
-        .map_err(|error| format!("tls-protocols, tls-ciphers, tls-ciphersuites: {error}"))?
+        .map_err(|error| format!("{CHOICES}: {error}"))?
         .with_root_certificates(roots(config)?);
     if config.text(Id::TlsCertFile).is_empty() {
         return Ok(Arc::new(builder.with_no_client_auth()));

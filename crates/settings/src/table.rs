@@ -158,6 +158,7 @@ settings! {
     TlsProtocols "tls-protocols", Text, "", Tls, "Versions of TLS, separated by blanks: TLSv1.2 and TLSv1.3; empty means both.";
     TlsCiphers "tls-ciphers", Text, "", Tls, "Ciphers for TLS 1.2 by their names in OpenSSL, separated by colons; empty means all that are supported.";
     TlsCiphersuites "tls-ciphersuites", Text, "", Tls, "Ciphers for TLS 1.3, separated by colons; empty means all that are supported.";
+    TlsGroups "tls-groups", Text, "", Tls, "Groups of the key exchange by their names in TLS, separated by colons, the preferred one first; empty means all that are supported.";
     TlsPreferServerCiphers "tls-prefer-server-ciphers", Bool, "no", Tls, "Whether the first cipher of the settings that the client supports is used, instead of the client's first one.";
     Http "http", Address, "", Restart, "Address and port for metrics and health checks over HTTP, such as 127.0.0.1:9379; a port alone is one of this machine, and empty disables it. See [metrics](../guide/metrics.md).";
     MemcachedItemMax "memcached-item-max", Bytes(1024, 1 << 30), "1mb", Read, "Maximum size of one value in memcached's protocol, in bytes.";
@@ -392,7 +393,7 @@ pub const IGNORED: &[(&[&str], &str)] = &[
 pub const REFUSED: &[(&str, &str)] = &[
     (
         "tls-*",
-        "only the port, the certificate, the clients, the protocols and the ciphers can be set",
+        "only the port, the certificate, the clients, the protocols, the ciphers and the groups can be set",
     ),
     ("loadmodule", "modules are not supported"),
 ];
