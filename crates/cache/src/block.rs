@@ -19,7 +19,7 @@
 //! With a deadline it needs 31 bytes, a block of 32.
 
 use crate::arena::{Arena, BLOCK_MAX, GRANULE};
-use crate::entries::Owner;
+use crate::entries::{OWNERS, Owner};
 use policy::Tick;
 use std::ops::Range;
 
@@ -115,7 +115,7 @@ pub(crate) struct Parts<'a> {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Widths {
     /// Width of the policy word in bytes, by owner.
-    pub policy: [u8; 3],
+    pub policy: [u8; OWNERS],
     /// Width in bytes of the link after the deadline word; 0 when 16 bits are enough.
     pub link: u8,
 }

@@ -2,9 +2,15 @@
 
 use policy::{Cells, Facts, Meta, Slot, Tick};
 
-/// Policy in charge of evicting an entry: none (0), or one of a shard's two policies (1, 2). There
-/// are two because a policy replaced at run time keeps its entries until they are drained.
+/// Policy in charge of evicting an entry: none (0, [`PROTECTED`]), or one of a shard's two policies
+/// (1, 2). There are two because a policy replaced at run time keeps its entries until they are
+/// drained.
 pub type Owner = u8;
+
+/// Owner of the entries that are never evicted, whatever the policy and its scope.
+pub const PROTECTED: Owner = 3;
+/// Number of owners.
+pub const OWNERS: usize = 4;
 
 /// Storage of entries by slot, with room in each entry for bits of a policy and of an expiry index.
 pub trait Entries: Facts {

@@ -27,7 +27,7 @@ pub mod table;
 
 pub use arena::Arena;
 pub use block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, MARKS_MAX, Shape, TAG_MAX};
-pub use entries::{Entries, Owner};
+pub use entries::{Entries, OWNERS, Owner, PROTECTED};
 pub use groups::{GroupFacts, Marks};
 pub use packed::PackedEntries;
 pub use shard::{Scope, Shard};

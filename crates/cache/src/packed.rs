@@ -8,6 +8,7 @@
 //! the change, and the caller notifies the algorithms.
 
 mod marks;
+mod protected;
 mod unsaved;
 mod walk;
 
@@ -17,7 +18,7 @@ use crate::block::{
     OUTSIDE, Parts, Shape, TAG_MAX, Widths, length_word, read_u64, width,
 };
 use crate::blocks::{Blocks, OutsideEntry};
-use crate::entries::Owner;
+use crate::entries::{OWNERS, Owner};
 use crate::table::Table;
 use crate::value::{EmbeddedCounts, NewValue, Outside, Value};
 use policy::{Meta, Slot, Tick};
@@ -37,7 +38,9 @@ pub struct PackedEntries<O, M, L> {
     pub(crate) blocks: Blocks<O>,
     /// Buffer for the key and value of a block that is being rewritten.
     rewritten: Vec<u8>,
-    pub(crate) owned: [usize; 3],
+    pub(crate) owned: [usize; OWNERS],
+    /// Number of protected entries with their own deadline.
+    protected_deadlines: usize,
     pub(crate) deadlines: usize,
     embedded: EmbeddedCounts,
     pub(crate) now: Tick,
@@ -84,12 +87,13 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
                 outside_bytes: 0,
                 hasher: SipHasher13::new_with_keys(hash_key[0], hash_key[1]),
                 widths: Widths {
-                    policy: [0; 3],
+                    policy: [0; OWNERS],
                     link: width(link_bits, 16),
                 },
             },
             rewritten: Vec::new(),
-            owned: [0; 3],
+            owned: [0; OWNERS],
+            protected_deadlines: 0,
             deadlines: 0,
             embedded: EmbeddedCounts::default(),
             now: Tick(0),
@@ -106,13 +110,13 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// Sets the number of bits that the policy of `owner` needs in each entry. The owner must have
     /// no entries.
     pub fn set_policy_bits(&mut self, owner: Owner, bits: u32) {
-        assert!(owner > 0, "owner 0 has no policy");
+        assert!(matches!(owner, 1 | 2), "other owners have no policy");
         assert_eq!(self.owned[owner as usize], 0);
         self.blocks.widths.policy[owner as usize] = width(bits, 8);
     }
 
     /// Returns the number of entries of each owner.
-    pub fn owned(&self) -> [usize; 3] {
+    pub fn owned(&self) -> [usize; OWNERS] {
         self.owned
     }
 
@@ -183,6 +187,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             return None;
         }
         let number = Blocks::<O>::number(block, &layout);
+        let was_counted = self.is_protected_with_deadline(slot);
         let held = self.blocks.outside[number]
             .as_mut()
             .expect("its number names an object");
@@ -193,6 +198,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         let keeps = O::embedded_deadline(&Value::Outside(&held.object));
         self.embedded.count(keeps, kept);
         self.blocks.outside_bytes = self.blocks.outside_bytes + after - before;
+        self.count_protected(slot, was_counted);
         Some(result)
     }
 
@@ -341,13 +347,21 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     ) -> (Slot, Option<O>) {
         debug_assert!(self.blocks.arena.is_live(slot.0));
         debug_assert!(matches!(value, NewValue::Same) || !self.is_unsaved(slot));
+        let was_counted = self.is_protected_with_deadline(slot);
         if !matches!(value, NewValue::Same) {
             let kept = O::embedded_deadline(&self.value(slot));
             self.embedded.count(value.embedded_deadline(), kept);
         }
-        if let Some(slot) = self.reshape_in_place(slot, &value, shape) {
-            return (slot, None);
-        }
+        let (slot, dropped) = match self.reshape_in_place(slot, &value, shape) {
+            Some(slot) => (slot, None),
+            None => self.rebuild(slot, value, shape),
+        };
+        self.count_protected(slot, was_counted);
+        (slot, dropped)
+    }
+
+    /// Writes the block of an entry anew, for a change that does not keep its layout.
+    fn rebuild(&mut self, slot: Slot, value: NewValue<'_, O>, shape: Shape) -> (Slot, Option<O>) {
         let old_shape = self.shape(slot);
         let (policy_bits, link) = self.kept_bits(slot, old_shape, shape);
         self.owned[old_shape.owner as usize] -= 1;
@@ -499,6 +513,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         debug_assert!(!self.is_unsaved(slot));
         let kept = O::embedded_deadline(&self.value(slot));
         self.embedded.count(None, kept);
+        self.protected_deadlines -= usize::from(self.is_protected_with_deadline(slot));
         let hash = self.blocks.key_hash(slot);
         self.removed_hash = hash;
         let blocks = &self.blocks;

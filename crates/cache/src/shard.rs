@@ -7,7 +7,7 @@
 
 use crate::block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape};
 use crate::cells::NewCells;
-use crate::entries::{Entries, Owner};
+use crate::entries::{Entries, Owner, PROTECTED};
 use crate::groups::Groups;
 use crate::packed::PackedEntries;
 use crate::value::{NewValue, Outside, Value};
@@ -17,6 +17,7 @@ use policy::{
 
 mod drain;
 mod grouping;
+mod protection;
 
 /// Set of entries managed by the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -42,6 +43,8 @@ pub struct Shard<E, P, X> {
     /// Total weight of the current policy's entries while the scope is [`Scope::Volatile`]. The
     /// other scopes need no such sum, because it would cover all entries or none.
     volatile_bytes: u64,
+    /// Total weight of the protected entries.
+    protected_bytes: u64,
     /// Whether only writes count as hits.
     ignores_reads: bool,
     expiry: X,
@@ -49,6 +52,13 @@ pub struct Shard<E, P, X> {
     groups: Option<Box<Groups>>,
     /// Whether a group was dissolved whose members are not all removed.
     has_stale: bool,
+}
+
+/// Returns the policy in charge of an owner's entries.
+#[inline(always)]
+fn policy_of<P>(policies: &mut [Option<P>; 2], owner: Owner) -> Option<&mut P> {
+    let index = usize::from(owner).wrapping_sub(1);
+    policies.get_mut(index)?.as_mut()
 }
 
 impl<E, P, X> Shard<E, P, X>
@@ -65,6 +75,7 @@ where
             current: 1,
             scope: Scope::Nothing,
             volatile_bytes: 0,
+            protected_bytes: 0,
             ignores_reads: false,
             expiry,
             groups: None,
@@ -128,11 +139,12 @@ where
 
     /// Returns the owner of an entry after a change; `owner` is its owner before the change. An
     /// entry of a policy that is being drained keeps its owner until the drain reaches it, unless
-    /// the entry has left the scope.
+    /// the entry has left the scope. A protected entry stays protected.
     #[inline(always)]
     fn owner_after(&self, owner: Owner, own: impl FnOnce() -> Option<Tick>) -> Owner {
         match self.owner_for(own) {
             wanted if wanted == self.current && owner != 0 => owner,
+            _ if owner == PROTECTED => owner,
             wanted => wanted,
         }
     }
@@ -156,10 +168,7 @@ where
     pub fn hit(&mut self, slot: Slot) {
         debug_assert!(self.entries.is_live(slot));
         let owner = self.entries.owner(slot);
-        if owner == 0 {
-            return;
-        }
-        let Some(policy) = &mut self.policies[owner as usize - 1] else {
+        let Some(policy) = policy_of(&mut self.policies, owner) else {
             return;
         };
         match P::ON_HIT {
@@ -226,17 +235,13 @@ where
     /// Notifies the policy that a live entry's weight changed from `old` to its current weight.
     pub fn weight_changed(&mut self, slot: Slot, old: u32) {
         let owner = self.entries.owner(slot);
-        if owner > 0
-            && let Some(policy) = &mut self.policies[owner as usize - 1]
-        {
+        if let Some(policy) = policy_of(&mut self.policies, owner) {
             policy.reweigh(&mut self.entries.policy_cells(owner), slot, old);
         }
     }
 
     fn insert_into_policy(&mut self, slot: Slot, owner: Owner) {
-        if owner > 0
-            && let Some(policy) = &mut self.policies[owner as usize - 1]
-        {
+        if let Some(policy) = policy_of(&mut self.policies, owner) {
             policy.insert(&mut self.entries.policy_cells(owner), slot);
         }
     }
@@ -244,9 +249,7 @@ where
     /// Removes a live entry from its policy, before the entry gets another owner or is removed.
     pub fn remove_from_policy(&mut self, slot: Slot) {
         let owner = self.entries.owner(slot);
-        if owner > 0
-            && let Some(policy) = &mut self.policies[owner as usize - 1]
-        {
+        if let Some(policy) = policy_of(&mut self.policies, owner) {
             policy.remove(&mut self.entries.policy_cells(owner), slot);
         }
     }
@@ -255,9 +258,7 @@ where
     fn moved(&mut self, old: Slot, new: Slot, shape: Shape) {
         debug_assert_ne!(old, new);
         debug_assert!(self.entries.is_live(new));
-        if shape.owner > 0
-            && let Some(policy) = &mut self.policies[shape.owner as usize - 1]
-        {
+        if let Some(policy) = policy_of(&mut self.policies, shape.owner) {
             policy.moved(&mut self.entries.policy_cells(shape.owner), old, new);
         }
         if shape.deadline.is_some() {
@@ -331,7 +332,7 @@ where
         match self.scope {
             _ if !self.has_evictable() => 0,
             Scope::Volatile => self.volatile_bytes.max(1),
-            _ => all,
+            _ => all.saturating_sub(self.protected_bytes).max(1),
         }
     }
 
@@ -346,6 +347,8 @@ where
     fn add_weight(&mut self, slot: Slot, owner: Owner) {
         if self.is_summed(owner) {
             self.volatile_bytes += u64::from(self.entries.weight_of(slot));
+        } else if owner == PROTECTED {
+            self.protected_bytes += u64::from(self.entries.weight_of(slot));
         }
     }
 
@@ -354,6 +357,8 @@ where
     fn subtract_weight(&mut self, owner: Owner, weight: impl FnOnce(&Self) -> u32) {
         if self.is_summed(owner) {
             self.volatile_bytes -= u64::from(weight(self));
+        } else if owner == PROTECTED {
+            self.protected_bytes -= u64::from(weight(self));
         }
     }
 
@@ -494,9 +499,9 @@ where
     /// `None` if the policy does not record it.
     pub fn usage(&mut self, slot: Slot) -> (Option<u64>, Option<u32>) {
         let owner = self.entries.owner(slot);
-        match self.policies.get((owner as usize).wrapping_sub(1)) {
-            Some(Some(policy)) => policy.usage(&self.entries.policy_cells(owner), slot),
-            _ => (None, None),
+        match policy_of(&mut self.policies, owner) {
+            Some(policy) => policy.usage(&self.entries.policy_cells(owner), slot),
+            None => (None, None),
         }
     }
 
@@ -574,21 +579,28 @@ where
             self.entries.owned().iter().sum::<usize>(),
             self.entries.len()
         );
-        let (mut at, mut sum) = (0, 0);
+        let (mut at, mut sum, mut protected) = (0, 0, 0);
         while let Some(slot) = self.entries.walk(at) {
-            if self.is_summed(self.entries.owner(slot)) {
-                sum += u64::from(self.entries.weight_of(slot));
+            let weight = u64::from(self.entries.weight_of(slot));
+            match self.entries.owner(slot) {
+                PROTECTED => protected += weight,
+                owner if self.is_summed(owner) => sum += weight,
+                _ => {}
             }
             at = slot.0 + 1;
         }
-        assert_eq!(sum, self.volatile_bytes);
+        assert_eq!(
+            (sum, protected),
+            (self.volatile_bytes, self.protected_bytes)
+        );
         if self.needs_drain() {
             return;
         }
         let mut at = 0;
         while let Some(slot) = self.entries.walk(at) {
-            let owner = self.owner_for(|| self.entries.own_deadline(slot));
-            assert_eq!(self.entries.shape(slot).owner, owner);
+            let wanted = self.owner_for(|| self.entries.own_deadline(slot));
+            let owner = self.entries.owner(slot);
+            assert!(owner == wanted || owner == PROTECTED);
             at = slot.0 + 1;
         }
     }

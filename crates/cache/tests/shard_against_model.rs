@@ -2,7 +2,7 @@
 //! the index audit their host: every call must name an entry of which they were notified, no call
 //! may be missing, and their bits in an entry must be unchanged.
 
-use cache::{NewValue, Outside, PackedEntries, Scope, Shard, Value};
+use cache::{NewValue, Outside, PROTECTED, PackedEntries, Scope, Shard, Value};
 use policy::{Admit, Budget, Cells, Due, Eviction, ExpiryIndex, Facts, OnHit, Policy, Slot, Tick};
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -248,6 +248,10 @@ enum Op {
     },
     Drain(u32),
     Compact(u32),
+    Protect {
+        key: u16,
+        is_protected: bool,
+    },
 }
 fn op() -> impl Strategy<Value = Op> {
     let value = prop_oneof![5 => 0..40usize, 2 => 0..600usize, 1 => 1600..3000usize];
@@ -263,6 +267,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (prop::sample::select(vec![0u32, 8, 24, 32, 64]), 0..3u8).prop_map(|(bits, scope)| Op::Switch { bits, scope }),
         2 => (1..200u32).prop_map(Op::Drain),
         2 => (1..100u32).prop_map(Op::Compact),
+        2 => (0..300u16, any::<bool>()).prop_map(|(key, is_protected)| Op::Protect { key, is_protected }),
     ]
 }
 
@@ -278,6 +283,7 @@ fn key_bytes(key: u16) -> Vec<u8> {
 struct Run {
     shard: Subject,
     model: BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>,
+    protected: BTreeSet<Vec<u8>>,
     drain_at: Option<u32>,
     stamp: u8,
 }
@@ -331,6 +337,7 @@ impl Run {
                 if let Some((slot, key)) = self.find(key) {
                     self.shard.delete(slot);
                     self.model.remove(&key);
+                    self.protected.remove(&key);
                 }
             }
             Op::Get(key) => {
@@ -356,6 +363,7 @@ impl Run {
                     let key = self.shard.entries.key(slot).to_vec();
                     self.shard.remove_evicted(slot);
                     assert!(self.model.remove(&key).is_some());
+                    assert!(!self.protected.contains(&key));
                 }
             }
             Op::Expire { now, budget } => self.expire(now, budget),
@@ -377,6 +385,15 @@ impl Run {
             Op::Compact(steps) => {
                 self.shard.compact(steps);
             }
+            Op::Protect { key, is_protected } => {
+                if let Some((slot, key)) = self.find(key) {
+                    self.shard.protect(slot, is_protected);
+                    match is_protected {
+                        true => self.protected.insert(key),
+                        false => self.protected.remove(&key),
+                    };
+                }
+            }
         }
     }
 
@@ -388,6 +405,7 @@ impl Run {
                     let key = self.shard.entries.key(slot).to_vec();
                     self.shard.remove_expired(slot);
                     let gone = self.model.remove(&key).expect("both hold it");
+                    self.protected.remove(&key);
                     assert!(gone.1.expect("it had a deadline") < now);
                 }
                 Due::Again => return,
@@ -422,6 +440,8 @@ impl Run {
                 .shard
                 .find(self.shard.entries.hash(key), key)
                 .expect("both hold it");
+            let is_protected = self.shard.entries.shape(slot).owner == PROTECTED;
+            assert_eq!(is_protected, self.protected.contains(key));
             match self.shard.value(slot) {
                 Value::Inline(tag, inline) => {
                     assert_eq!(inline, bytes);
@@ -447,7 +467,7 @@ proptest! {
         let mask = if link_bits == 0 { 0 } else { 0xff };
         let entries = PackedEntries::new(0.3, [1, 2], link_bits);
         let shard = Shard::new(entries, AuditIndex::new(Tick(0), &mask, 0));
-        let mut run = Run { shard, model: BTreeMap::new(), drain_at: None, stamp: 0 };
+        let mut run = Run { shard, model: BTreeMap::new(), protected: BTreeSet::new(), drain_at: None, stamp: 0 };
         for (i, op) in ops.into_iter().enumerate() {
             run.step(op);
             if i % 32 == 0 {
@@ -467,6 +487,7 @@ fn memory_is_freed_after_values_shrink_and_half_the_keys_are_deleted() {
     let mut run: Run = Run {
         shard,
         model: BTreeMap::new(),
+        protected: BTreeSet::new(),
         drain_at: None,
         stamp: 0,
     };

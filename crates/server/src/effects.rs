@@ -258,13 +258,17 @@ pub fn add_items<'k>(
     feed.append_separately(&mut batch);
 }
 
-/// Adds the tags of a key whose value was added, which a reader sets without them.
-fn add_tags(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
+/// Adds the tags of a key whose value was added, which a reader sets without them, and the key's
+/// protection from eviction.
+fn add_marks(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
     let tags = view.tags(key).unwrap_or_default();
     if !tags.is_empty() {
         let mut args: Vec<&[u8]> = vec![b"TAG", key.bytes];
         args.extend(tags.iter().map(Vec::as_slice));
         batch.add(db, &args);
+    }
+    if view.is_protected(key) == Some(true) {
+        batch.add(db, &[b"BLESS", b"SET", key.bytes, b"NO-EVICT"]);
     }
 }
 
@@ -282,7 +286,7 @@ fn add_item(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
         Some(text) => batch.add(db, &[b"SET", key.bytes, value, b"PXAT", text.as_bytes()]),
         None => batch.add(db, &[b"SET", key.bytes, value]),
     }
-    add_tags(batch, view, db, key);
+    add_marks(batch, view, db, key);
     let message = [ITEM_MARK, &[len as u8], &head[..len], key.bytes].concat();
     batch.add(db, &[b"ECHO", &message]);
 }

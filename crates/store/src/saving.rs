@@ -27,6 +27,8 @@ const BYTES_PER_STEP: usize = 512;
 const TAG_OBJECT: u8 = 0;
 /// Bit in the tag of an entry that has tags of its key after its value.
 const HAS_KEY_TAGS: u8 = 1 << 7;
+/// Bit in the tag of an entry that is protected from eviction.
+const IS_PROTECTED: u8 = 1 << 6;
 /// Length of the part of a batch before an entry's key.
 const HEAD_BYTES: usize = 18;
 
@@ -64,6 +66,8 @@ pub struct Record<'a> {
     pub deadline: Option<Tick>,
     /// The tags of the key, as [`crate::decode_tags`] reads them; empty without tags.
     pub tags: &'a [u8],
+    /// Whether the key is protected from eviction.
+    pub is_protected: bool,
     /// The value.
     pub value: RecordValue<'a>,
 }
@@ -180,6 +184,9 @@ impl Batch {
         if !head.tags.is_empty() {
             bytes[1] |= HAS_KEY_TAGS;
         }
+        if head.is_protected {
+            bytes[1] |= IS_PROTECTED;
+        }
         self.bytes.reserve(HEAD_BYTES + key.len() + value.len());
         self.bytes.extend_from_slice(&bytes);
         self.bytes.extend_from_slice(key);
@@ -215,7 +222,7 @@ impl Batch {
                 (tags, tail) = after.split_at(len as usize);
             }
             rest = tail;
-            let value = match head[1] & !HAS_KEY_TAGS {
+            let value = match head[1] & !(HAS_KEY_TAGS | IS_PROTECTED) {
                 TAG_STRING => Some(RecordValue::String(bytes)),
                 TAG_ITEM => Some(RecordValue::item(bytes)),
                 TAG_OBJECT => objects.next().and_then(RecordValue::of),
@@ -233,6 +240,7 @@ impl Batch {
                     key,
                     deadline: (deadline != u64::MAX).then_some(Tick(deadline)),
                     tags,
+                    is_protected: head[1] & IS_PROTECTED != 0,
                     value,
                 });
             }
@@ -244,6 +252,7 @@ impl Batch {
 struct EntryHead {
     deadline: Option<Tick>,
     tags: Vec<u8>,
+    is_protected: bool,
 }
 
 /// State of a snapshot in a shard with entries that have not been passed on yet.
@@ -315,8 +324,12 @@ impl Saving {
         let label = data.entries.saving_label().expect("the entry is unsaved");
         let deadline = data.entries.own_deadline(slot);
         let has_expired = deadline.is_some_and(|own| self.now > own);
-        let tags = encode_tags(data, slot);
-        (!has_expired && !data.was_stale(slot)).then_some((label, EntryHead { deadline, tags }))
+        let head = EntryHead {
+            deadline,
+            tags: encode_tags(data, slot),
+            is_protected: data.is_protected(slot),
+        };
+        (!has_expired && !data.was_stale(slot)).then_some((label, head))
     }
 
     fn end(&mut self, data: &mut Db, slot: Slot) {

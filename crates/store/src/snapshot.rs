@@ -39,6 +39,7 @@ pub struct Loan {
     label: u8,
     deadline: Option<Tick>,
     tags: Vec<u8>,
+    is_protected: bool,
     object: Object,
 }
 
@@ -55,6 +56,7 @@ impl Loan {
             key: &self.key,
             deadline: self.deadline,
             tags: &self.tags,
+            is_protected: self.is_protected,
             value: RecordValue::of(&self.object).expect("the value was in its entry"),
         }
     }
@@ -215,7 +217,7 @@ impl View<'_> {
             return None;
         }
         data.entries.mark_saved(slot);
-        let tags = encode_tags(data, slot);
+        let (tags, is_protected) = (encode_tags(data, slot), data.is_protected(slot));
         let (object, deadline) = self.lend_slot(key, slot)?;
         Some(Loan {
             key: key.bytes.into(),
@@ -223,6 +225,7 @@ impl View<'_> {
             label,
             deadline,
             tags,
+            is_protected,
             object,
         })
     }

@@ -30,6 +30,7 @@ mod items;
 mod journal;
 mod lease;
 mod prefetch;
+mod protection;
 mod strings;
 mod tagging;
 mod tracking;

@@ -554,3 +554,63 @@ fn strings_stored_together_are_as_if_stored_one_by_one() {
         assert_eq!(alone.published_bytes(), together.published_bytes());
     }
 }
+
+#[test]
+fn protected_keys_are_never_evicted() {
+    for policy in [
+        "allkeys-s3fifo-w",
+        "allkeys-arc",
+        "allkeys-random",
+        "volatile-ttl",
+    ] {
+        let space = space(policy, LIMIT);
+        let soon = NewDeadline::At(Tick(NOW.0 + 60_000));
+        let protected = 0..2_000u32;
+        for number in protected.clone() {
+            // A write after the protection does not end it.
+            for round in 0..2 {
+                let deadline = [soon, NewDeadline::Clear][(number as usize + round) % 2];
+                assert!(!is_refused(&space, number, &[0; 50], deadline));
+                let name = format!("key:{number}");
+                let key = space.key(0, name.as_bytes());
+                let changed = space.lock_all(NOW).protect(&key, true);
+                assert_eq!(changed, Some(round == 0));
+            }
+        }
+        for number in 10_000..60_000 {
+            assert!(!is_refused(&space, number, &[0; 50], soon), "{policy}");
+        }
+        // A new policy does not take them over.
+        space.set_policy("volatile-lru").expect("a listed policy");
+        for number in 60_000..70_000 {
+            assert!(!is_refused(&space, number, &[0; 50], soon), "{policy}");
+        }
+        work_in_background(&space, NOW);
+        space.check();
+        let used = space.memory_facts().used_bytes;
+        assert!(used <= LIMIT, "{policy} rests at {used} bytes");
+        for number in protected.clone() {
+            let name = format!("key:{number}");
+            let key = space.key(0, name.as_bytes());
+            assert_eq!(
+                space.lock_all(NOW).is_protected(&key),
+                Some(true),
+                "{policy}"
+            );
+        }
+        // Once all keys are protected, writes are refused and nothing is evicted.
+        let mut number = 70_000;
+        loop {
+            if is_refused(&space, number, &[0; 50], soon) {
+                break;
+            }
+            let name = format!("key:{number}");
+            space
+                .lock_all(NOW)
+                .protect(&space.key(0, name.as_bytes()), true);
+            number += 1;
+        }
+        assert!(number > 75_000, "{policy}");
+        space.check();
+    }
+}

@@ -31,9 +31,10 @@
 //! - Additional data of modules (opcode 247) ends their start with the name of a module that does
 //!   not exist; again only after the data before it.
 //!
-//! The flags that memcached clients store with an item, and the tags of a key, are different: no
-//! other server could use them. They are written as an additional field before the key
-//! ([`ITEM_FIELD`], [`TAGS_FIELD`]), so that the file remains readable everywhere.
+//! The flags that memcached clients store with an item, the tags of a key, and its protection from
+//! eviction are different: other servers could not use them. They are written as additional fields
+//! before the key ([`ITEM_FIELD`], [`TAGS_FIELD`], [`PROTECTED_FIELD`]), so that the file remains
+//! readable everywhere.
 //!
 //! # Reading
 //! [`Reader`] reads files of Redis since 2.4, of Valkey, and of this server from any
@@ -60,6 +61,8 @@ pub use writer::{Ending, Framing, Writer};
 pub const ITEM_FIELD: &[u8] = b"mayfly-item";
 /// Name of the additional field with the tags of a key, which precedes it.
 pub const TAGS_FIELD: &[u8] = b"mayfly-tags";
+/// Name of the additional field before a key that is protected from eviction. Its value is empty.
+pub const PROTECTED_FIELD: &[u8] = b"mayfly-no-evict";
 
 /// Bytes that begin items other than keys.
 mod opcode {

@@ -3,6 +3,7 @@
 use super::PackedEntries;
 use crate::arena::Arena;
 use crate::blocks::OutsideEntry;
+use crate::entries::OWNERS;
 use crate::table::Position;
 use crate::value::{EmbeddedCounts, Outside};
 use policy::{Facts, Meta, Slot, Tick};
@@ -130,8 +131,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             .arena
             .check(|block| self.blocks.widths.layout(block).granules());
         self.table.check(|slot| self.blocks.key_hash(slot));
-        let (mut at, mut owned, mut deadlines) = (0, [0; 3], 0);
-        let mut embedded = EmbeddedCounts::default();
+        let (mut at, mut owned, mut deadlines) = (0, [0; OWNERS], 0);
+        let (mut embedded, mut protected) = (EmbeddedCounts::default(), 0);
         while let Some(slot) = self.walk(at) {
             let layout = self.blocks.parts(slot).1;
             owned[layout.owner() as usize] += 1;
@@ -139,9 +140,11 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             let kept = O::embedded_deadline(&self.value(slot));
             assert!(kept.is_none() || layout.has_deadline());
             embedded.count(kept, None);
+            protected += usize::from(self.is_protected_with_deadline(slot));
             at = slot.0 + 1;
         }
         assert_eq!(embedded, self.embedded);
+        assert_eq!(protected, self.protected_deadlines);
         assert_eq!((owned, deadlines), (self.owned, self.deadlines));
         assert_eq!(self.table.len(), owned.iter().sum::<usize>());
         let held: u64 = self

@@ -2,6 +2,7 @@
 
 use super::{Scope, Shard};
 use crate::block::Shape;
+use crate::entries::PROTECTED;
 use crate::packed::PackedEntries;
 use crate::value::{NewValue, Outside};
 use policy::{ExpiryIndex, Meta, Policy, Slot};
@@ -75,7 +76,7 @@ where
             };
             let old = self.entries.shape(slot);
             let owner = self.owner_for(|| self.entries.own_deadline(slot));
-            if owner != old.owner {
+            if owner != old.owner && old.owner != PROTECTED {
                 self.remove_from_policy(slot);
                 self.reshape(slot, NewValue::Same, Shape { owner, ..old }, old);
             }
@@ -91,7 +92,7 @@ where
             Scope::Nothing => owned[1] + owned[2] == 0,
             Scope::All => owned[0] + old == 0,
             Scope::Volatile => {
-                old == 0 && owned[self.current as usize] == self.entries.own_deadlines()
+                old == 0 && owned[self.current as usize] == self.entries.evictable_deadlines()
             }
         }
     }

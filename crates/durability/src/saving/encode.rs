@@ -3,7 +3,7 @@
 use crate::dump::{Visit, fields, members, named, scored, stream_writer};
 use store::{End, Kind, PackedRecord, Record, RecordValue, Scene};
 use wire::dump::{Element, Encoding};
-use wire::rdb::{ITEM_FIELD, TAGS_FIELD, Writer};
+use wire::rdb::{ITEM_FIELD, PROTECTED_FIELD, TAGS_FIELD, Writer};
 
 /// Writes an entry. `is_valkey` selects the type for hashes with field deadlines. `spill` is called
 /// between elements, to take bytes from the writer. Returns false if the entry was left out because
@@ -18,6 +18,9 @@ pub fn entry(
     let (key, deadline) = (record.key, record.deadline.map(|deadline| deadline.0));
     if !record.tags.is_empty() {
         writer.field(TAGS_FIELD, record.tags);
+    }
+    if record.is_protected {
+        writer.field(PROTECTED_FIELD, b"");
     }
     let mut put =
         |forms: Forms, each: &dyn Fn(Visit<'_>)| value(writer, (key, deadline), forms, each, spill);

@@ -1,6 +1,7 @@
 //! Commands on keys of any type, on their deadlines, and on whole databases. The submodules
 //! implement the commands of this table.
 
+mod bless;
 pub(crate) mod dump;
 pub mod expire;
 mod generic;
@@ -19,6 +20,20 @@ use session::spec::{Access, Form, Keys};
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "generic" [keyspace]:
+    "bless" -2, WRITE | CONTAINER, Keys::AfterOrWhole(&["clear", "get", "set"]), "8.12.0", on_slab!(bless::bless),
+        "subcommand [argument]...", "A container for commands that protect keys from eviction."
+    {
+        "clear" 4, WRITE | FAST => Form::Same, Keys::Range(2, 2, 1) => Access::CHANGE, "8.12.0",
+            "key NO-EVICT", "Makes a key a candidate for eviction again.";
+        "get" 3, READONLY | FAST, Keys::Range(2, 2, 1) => Access::INSPECT, "8.12.0",
+            "key", "Returns NO-EVICT if a key is protected from eviction.";
+        "help" 2, LOADING | STALE, Keys::None, "8.12.0",
+            "", "Returns help about the subcommands.";
+        "scan" -4, READONLY, Keys::Whole, "8.12.0",
+            "cursor:integer NO-EVICT [COUNT count]", "Iterates over the keys that are protected from eviction.";
+        "set" 4, WRITE | DENYOOM | FAST => Form::Same, Keys::Range(2, 2, 1) => Access::CHANGE, "8.12.0",
+            "key NO-EVICT", "Protects a key from eviction.";
+    };
     "copy" -3, WRITE | DENYOOM => Form::Same,
         Keys::Range(1, 2, 1) => Access::READ.then(Access::OVERWRITE), "6.2.0",
         on_slab!(generic::copy).estimated(work::whole),

@@ -3,7 +3,7 @@
 mod stream;
 
 use super::replies::Value;
-use super::{NAMES_PER_COMMAND, Ran, ReplyAt, add_tags};
+use super::{NAMES_PER_COMMAND, Ran, ReplyAt, add_marks};
 use crate::context::Ctx;
 use durability::dump::payload_of;
 use session::feed::{Batch, named};
@@ -209,9 +209,9 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         Some(args.from(at + 2).first(count))
     }
 
-    /// Adds the tags of a key whose value was added.
+    /// Adds the tags and the protection of a key whose value was added.
     fn tags(&mut self, key: &Key<'_>) {
-        add_tags(self.batch, self.ctx.view.view, self.db, key);
+        add_marks(self.batch, self.ctx.view.view, self.db, key);
     }
 
     fn string(&mut self, name: &[u8]) {

@@ -18,7 +18,7 @@ use std::time::Instant;
 use store::{ItemHead, Key, Tick};
 use wire::dump::ValueType;
 use wire::number::parse_i64;
-use wire::rdb::{ITEM_FIELD, Item, Kind, Reader, TAGS_FIELD};
+use wire::rdb::{ITEM_FIELD, Item, Kind, PROTECTED_FIELD, Reader, TAGS_FIELD};
 
 /// Number of keys after which the time and the progress are updated.
 const STEP_KEYS: u64 = 256;
@@ -264,6 +264,8 @@ struct Loader<'s, R> {
     item: Option<ItemHead>,
     /// Encoded tags of the key that is read next.
     tags: Vec<u8>,
+    /// Whether the key that is read next is protected from eviction.
+    is_protected: bool,
     storer: Storer<'s>,
     /// For each shard, keys that were read and not stored.
     batches: Vec<Batch>,
@@ -308,6 +310,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
             key: Vec::new(),
             item: None,
             tags: Vec::new(),
+            is_protected: false,
             storer: Storer::new(server, now),
             batches,
             now,
@@ -409,6 +412,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
                         tags.ok_or_else(|| at("expected the tags of a key".into()))?;
                         self.tags = value.to_vec();
                     }
+                    PROTECTED_FIELD => self.is_protected = true,
                     b"ctime" if self.is_base => {
                         let time = std::str::from_utf8(value).ok();
                         let seconds: u64 = time.and_then(|t| t.parse().ok()).unwrap_or(0);
@@ -468,6 +472,8 @@ impl<'s, R: io::Read> Loader<'s, R> {
     ) -> Result<(), String> {
         let content = self.item.take().map_or(Content::String, Content::Item);
         let tags = std::mem::take(&mut self.tags);
+        let is_protected = std::mem::take(&mut self.is_protected);
+        let is_plain = tags.is_empty() && !is_protected;
         self.keys += 1;
         if self.keys.is_multiple_of(STEP_KEYS) {
             self.progress();
@@ -483,8 +489,8 @@ impl<'s, R: io::Read> Loader<'s, R> {
         let key = self.server.data.keyspace.key(self.database, &self.key);
         let shard = self.server.data.keyspace.shard_of(&key);
         let offset = self.reader.offset();
-        // Keys with tags are stored one by one.
-        if !is_string && others.is_some() && tags.is_empty() {
+        // Keys with tags or protection are stored one by one.
+        if !is_string && others.is_some() && is_plain {
             let raw = self.reader.raw_value(RAW_BYTES_MAX);
             if let Some(raw) = raw.map_err(|error| error.to_string())? {
                 let is_full = self.batches[shard].add(&Entry {
@@ -504,7 +510,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
         }
         if let Some(value) = self.storer.restored.string()
             && value.len() < BYTES_MAX
-            && tags.is_empty()
+            && is_plain
         {
             let is_full = self.batches[shard].add(&Entry {
                 key,
@@ -515,9 +521,12 @@ impl<'s, R: io::Read> Loader<'s, R> {
             return self.added(shard, is_full, others);
         }
         self.store_built(shard, deadline, content, others)?;
+        let key = self.server.data.keyspace.key(self.database, &self.key);
         if let Some(tags) = store::decode_tags(&tags).filter(|tags| !tags.is_empty()) {
-            let key = self.server.data.keyspace.key(self.database, &self.key);
             self.storer.set_tags(&key, &tags, self.now);
+        }
+        if is_protected {
+            self.storer.protect(&key, self.now);
         }
         Ok(())
     }

@@ -142,6 +142,11 @@ impl Storer<'_> {
     pub fn set_tags(&self, key: &Key<'_>, tags: &[&[u8]], now: Tick) {
         view(&self.server.data.keyspace, key, now).set_tags(key, tags);
     }
+
+    /// Protects a key that was stored from eviction. The caller must not hold a shard.
+    pub fn protect(&self, key: &Key<'_>, now: Tick) {
+        view(&self.server.data.keyspace, key, now).protect(key, true);
+    }
 }
 
 /// Locks the shard of a key. On a replica, the data comes from the primary, so nothing has expired

@@ -76,6 +76,7 @@ impl<'s> Observer<'s> {
             self.text(&[b"TYPE", name]),
             self.text(&[b"PEXPIRETIME", name]),
             self.text(&[b"TAGS", name]),
+            self.text(&[b"BLESS", b"GET", name]),
         ];
         if lines[0].contains("stream") {
             lines.push(self.text(&[b"XRANGE", name, b"-", b"+"]));

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::sync::atomic::Ordering;
 use wire::Protocol;
 use wire::dump::{Element, Encoding, StreamForm, StreamNumbers, StreamWriter};
-use wire::rdb::{Framing, ITEM_FIELD, TAGS_FIELD, Writer};
+use wire::rdb::{Framing, ITEM_FIELD, PROTECTED_FIELD, TAGS_FIELD, Writer};
 
 /// Numbers of threads that load a file.
 const THREADS: [&str; 2] = ["1", "3"];
@@ -334,6 +334,35 @@ fn keys_keep_their_tags() {
                 ("TAGS next", "[]"),
                 ("INVALIDATE 1 a", "2"),
                 ("EXISTS s plain m next", "2"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn keys_stay_protected_from_eviction() {
+    let file = file(|writer| {
+        writer.field(PROTECTED_FIELD, b"");
+        string(writer, "s", "value", None);
+        string(writer, "plain", "value", None);
+        writer.field(TAGS_FIELD, b"\x01\0a");
+        writer.field(PROTECTED_FIELD, b"");
+        writer.begin(b"m", None, Encoding::Set, 1);
+        writer.put(&named("member"));
+        writer.field(PROTECTED_FIELD, b"");
+        string(writer, "gone", "value", Some(START.0 - 1));
+        string(writer, "next", "value", None);
+    });
+    for threads in ["1", "4"] {
+        let mut bench = loaded(&file, threads);
+        check(
+            &mut bench,
+            &[
+                ("BLESS GET s", "[\"NO-EVICT\"]"),
+                ("BLESS GET plain", "[]"),
+                ("BLESS GET m", "[\"NO-EVICT\"]"),
+                ("TAGS m", "[\"a\"]"),
+                ("BLESS GET next", "[]"),
             ],
         );
     }

@@ -103,6 +103,7 @@ scripts! {
     strings_are_edited: "edit.txt",
     subsequences_are_found: "lcs.txt",
     keys_are_handled: "generic.txt",
+    keys_are_protected_from_eviction: "bless.txt",
     keys_have_tags: "tags.txt",
     deadlines_are_kept: "expire.txt",
     keys_are_listed: "scan.txt",

@@ -49,9 +49,9 @@ fn keys(bench: &Bench) -> Keys {
     for (db, name) in names {
         session.db = db;
         let mut payload = Vec::new();
-        for command in [&b"DUMP"[..], b"TAGS"] {
-            let command = crate::renamed::sent_name(command);
-            let args = [&command[..], &name];
+        for words in [&[&b"DUMP"[..]][..], &[b"TAGS"], &[b"BLESS", b"GET"]] {
+            let command = crate::renamed::sent_name(words[0]);
+            let args = [&[&command[..]], &words[1..], &[&name[..]]].concat();
             server::exec(&bench.server, &mut session, &args, bench.now, &mut payload);
         }
         let space = &bench.server.data.keyspace;

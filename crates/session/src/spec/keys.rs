@@ -14,6 +14,8 @@ pub enum Keys {
     WholeIf(&'static [&'static str]),
     /// The argument after the first one, if the first is one of these words (DEBUG).
     After(&'static [&'static str]),
+    /// As `After` if the first argument is one of these words, and otherwise as `Whole` (BLESS).
+    AfterOrWhole(&'static [&'static str]),
     /// Every `step`-th argument from index `first` to index `last`, in the order `first`, `last`,
     /// `step` of the COMMAND reply. A negative `last` counts from the end.
     Range(i16, i16, i16),
@@ -71,7 +73,7 @@ impl Keys {
                 let last = if last < 0 { len + last } else { last };
                 (i64::from(first), last, i64::from(step))
             }
-            Keys::After(words) => {
+            Keys::After(words) | Keys::AfterOrWhole(words) => {
                 if args.len() > 2 && words.iter().any(|word| args.is(1, word)) {
                     each(2);
                 }
@@ -121,6 +123,7 @@ impl Keys {
         match *self {
             Keys::Whole | Keys::Script(_) => true,
             Keys::WholeIf(words) => words.iter().any(|word| args.is(1, word)),
+            Keys::AfterOrWhole(words) => !words.iter().any(|word| args.is(1, word)),
             Keys::Sort => args.from(2).iter().any(has_star),
             _ => false,
         }

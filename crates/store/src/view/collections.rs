@@ -339,6 +339,7 @@ impl<'a> View<'a> {
             return false;
         };
         let tags = self.tags_at(from, slot);
+        let is_protected = self.db(from).is_protected(slot);
         let (space, _, locked) = self.parts(from);
         locked.preserve(from.db, slot, space.shared());
         let db = locked.dbs[from.db as usize]
@@ -358,6 +359,7 @@ impl<'a> View<'a> {
         let object = object.expect("a value is inline or outside");
         self.put_object(to, found, object, own);
         self.pass_tags(to, &tags);
+        self.pass_protection(to, is_protected);
         true
     }
 }

@@ -4,8 +4,9 @@ use super::View;
 use crate::facts::Kind;
 use crate::object::kind_of;
 use crate::shard::is_dead;
+use crate::shared::Db;
 use cache::TablePosition;
-use policy::Facts;
+use policy::{Facts, Slot};
 
 /// Number of keys examined at once in the search for a live one.
 const KEYS_PER_SCAN: usize = 64;
@@ -33,6 +34,19 @@ impl View<'_> {
         count: usize,
         each: &mut dyn FnMut(&[u8], Kind),
     ) -> u64 {
+        self.scan_slots(db, cursor, count, &mut |data, slot| {
+            each(data.entries.key(slot), kind_of(&data.value(slot)));
+        })
+    }
+
+    /// Like [`View::scan`], but passes the entries.
+    pub(super) fn scan_slots(
+        &mut self,
+        db: u8,
+        cursor: u64,
+        count: usize,
+        each: &mut dyn FnMut(&Db, Slot),
+    ) -> u64 {
         let now = self.horizon();
         let guards = self.all();
         let mut reported = 0;
@@ -48,7 +62,7 @@ impl View<'_> {
                     .scan(at, count.saturating_sub(reported), |slot| {
                         if !is_dead(data, slot, now) {
                             reported += 1;
-                            each(data.entries.key(slot), kind_of(&data.value(slot)));
+                            each(data, slot);
                         }
                     });
                 if let Some(next) = next {

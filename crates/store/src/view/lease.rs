@@ -154,11 +154,13 @@ impl View<'_> {
         for db in 0..databases {
             let key = self.space.key(db as u8, name);
             let tags = self.tags(&key).unwrap_or_default();
+            let is_protected = self.is_protected(&key) == Some(true);
             let taken = self.lend_value(&key);
             let was_present = taken.is_some();
             if let Some((object, own)) = taken {
                 to.place(&key, None, object, own);
                 to.pass_tags(&key, &tags);
+                to.pass_protection(&key, is_protected);
             }
             let is_changed = Arc::new(AtomicBool::new(false));
             to.watch(&key, &is_changed);
@@ -348,9 +350,10 @@ impl View<'_> {
             return;
         }
         let found = self.find(key);
-        let tags = from
-            .find(key)
-            .map_or_else(Vec::new, |slot| from.tags_at(key, slot));
+        let (tags, is_protected) = match from.find(key) {
+            Some(slot) => (from.tags_at(key, slot), from.db(key).is_protected(slot)),
+            None => (Vec::new(), false),
+        };
         match (from.take_value(key), found) {
             // The key expired here, with its event, before the command ended.
             (Some((object, Some(own))), None) if part.was_present && self.horizon > own => {
@@ -360,6 +363,7 @@ impl View<'_> {
             (Some((object, own)), found) => {
                 self.place(key, found, object, own);
                 self.pass_tags(key, &tags);
+                self.pass_protection(key, is_protected);
             }
             (None, Some(slot)) => self.remove_slot(key, slot, Removal::Deleted),
             (None, None) => {}

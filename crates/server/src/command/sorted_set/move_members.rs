@@ -59,11 +59,7 @@ impl Selection<'_> {
 
 /// Moves the selected members and replies with them and their scores. Returns false if there are
 /// none. A new member of the destination has no deadline, as with SMOVE.
-fn run(
-    ctx: &mut Ctx<'_, '_>,
-    args: Args<'_>,
-    selection: &Selection<'_>,
-) -> Result<bool, Refusal> {
+fn run(ctx: &mut Ctx<'_, '_>, args: Args<'_>, selection: &Selection<'_>) -> Result<bool, Refusal> {
     let (source, destination) = (ctx.key(&args[1]), ctx.key(&args[2]));
     let is_sorted_set = |kind| kind == Kind::SortedSet;
     // The look-up of the destination also expires it, with its event, before the move.
