@@ -8,7 +8,7 @@
 //! the change, and the caller notifies the algorithms.
 
 mod marks;
-mod protected;
+mod owners;
 mod unsaved;
 mod walk;
 
@@ -18,7 +18,7 @@ use crate::block::{
     OUTSIDE, Parts, Shape, TAG_MAX, Widths, length_word, read_u64, width,
 };
 use crate::blocks::{Blocks, OutsideEntry};
-use crate::entries::{OWNERS, Owner};
+use crate::entries::OWNERS;
 use crate::table::Table;
 use crate::value::{EmbeddedCounts, NewValue, Outside, Value};
 use policy::{Meta, Slot, Tick};
@@ -105,19 +105,6 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             walked: Cell::new(0),
             types: PhantomData,
         }
-    }
-
-    /// Sets the number of bits that the policy of `owner` needs in each entry. The owner must have
-    /// no entries.
-    pub fn set_policy_bits(&mut self, owner: Owner, bits: u32) {
-        assert!(matches!(owner, 1 | 2), "other owners have no policy");
-        assert_eq!(self.owned[owner as usize], 0);
-        self.blocks.widths.policy[owner as usize] = width(bits, 8);
-    }
-
-    /// Returns the number of entries of each owner.
-    pub fn owned(&self) -> [usize; OWNERS] {
-        self.owned
     }
 
     /// Returns the number of entries in the expiry index: those with their own deadline, and those
@@ -360,7 +347,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         (slot, dropped)
     }
 
-    /// Writes the block of an entry anew, for a change that does not keep its layout.
+    /// Writes the block of an entry again, for a change that does not keep its layout.
     fn rebuild(&mut self, slot: Slot, value: NewValue<'_, O>, shape: Shape) -> (Slot, Option<O>) {
         let old_shape = self.shape(slot);
         let (policy_bits, link) = self.kept_bits(slot, old_shape, shape);

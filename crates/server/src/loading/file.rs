@@ -1,6 +1,6 @@
 //! Loads a snapshot file into the keyspace.
 
-use crate::loading::storing::{Failure, Storer};
+use crate::loading::storing::{Failure, Marks, Storer};
 use crate::loading::threads::{EndOnDrop, Queue};
 use crate::replication::primary;
 use crate::state::Server;
@@ -262,10 +262,8 @@ struct Loader<'s, R> {
     key: Vec<u8>,
     /// Head of the memcached item that is read next.
     item: Option<ItemHead>,
-    /// Encoded tags of the key that is read next.
-    tags: Vec<u8>,
-    /// Whether the key that is read next is protected from eviction.
-    is_protected: bool,
+    /// Tags and protection of the key that is read next.
+    marks: Marks,
     storer: Storer<'s>,
     /// For each shard, keys that were read and not stored.
     batches: Vec<Batch>,
@@ -309,8 +307,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
             database: 0,
             key: Vec::new(),
             item: None,
-            tags: Vec::new(),
-            is_protected: false,
+            marks: Marks::default(),
             storer: Storer::new(server, now),
             batches,
             now,
@@ -410,9 +407,9 @@ impl<'s, R: io::Read> Loader<'s, R> {
                     TAGS_FIELD => {
                         let tags = store::decode_tags(value);
                         tags.ok_or_else(|| at("expected the tags of a key".into()))?;
-                        self.tags = value.to_vec();
+                        self.marks.tags = value.to_vec();
                     }
-                    PROTECTED_FIELD => self.is_protected = true,
+                    PROTECTED_FIELD => self.marks.is_protected = true,
                     b"ctime" if self.is_base => {
                         let time = std::str::from_utf8(value).ok();
                         let seconds: u64 = time.and_then(|t| t.parse().ok()).unwrap_or(0);
@@ -471,9 +468,8 @@ impl<'s, R: io::Read> Loader<'s, R> {
         others: Others<'_, 's>,
     ) -> Result<(), String> {
         let content = self.item.take().map_or(Content::String, Content::Item);
-        let tags = std::mem::take(&mut self.tags);
-        let is_protected = std::mem::take(&mut self.is_protected);
-        let is_plain = tags.is_empty() && !is_protected;
+        let marks = std::mem::take(&mut self.marks);
+        let is_plain = marks == Marks::default();
         self.keys += 1;
         if self.keys.is_multiple_of(STEP_KEYS) {
             self.progress();
@@ -521,12 +517,9 @@ impl<'s, R: io::Read> Loader<'s, R> {
             return self.added(shard, is_full, others);
         }
         self.store_built(shard, deadline, content, others)?;
-        let key = self.server.data.keyspace.key(self.database, &self.key);
-        if let Some(tags) = store::decode_tags(&tags).filter(|tags| !tags.is_empty()) {
-            self.storer.set_tags(&key, &tags, self.now);
-        }
-        if is_protected {
-            self.storer.protect(&key, self.now);
+        if !is_plain {
+            let key = self.server.data.keyspace.key(self.database, &self.key);
+            self.storer.mark(&key, &marks, self.now);
         }
         Ok(())
     }

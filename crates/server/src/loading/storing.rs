@@ -15,6 +15,15 @@ pub struct Failure {
     pub why: String,
 }
 
+/// Properties of a key other than its value and its deadline.
+#[derive(Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Tags, as [`store::decode_tags`] reads them.
+    pub tags: Vec<u8>,
+    /// Whether the key is protected from eviction.
+    pub is_protected: bool,
+}
+
 /// Builds and stores values. Each thread that loads a file has one.
 pub struct Storer<'s> {
     server: &'s Server,
@@ -138,14 +147,15 @@ impl<'s> Storer<'s> {
 }
 
 impl Storer<'_> {
-    /// Sets the tags of a key that was stored. The caller must not hold a shard.
-    pub fn set_tags(&self, key: &Key<'_>, tags: &[&[u8]], now: Tick) {
-        view(&self.server.data.keyspace, key, now).set_tags(key, tags);
-    }
-
-    /// Protects a key that was stored from eviction. The caller must not hold a shard.
-    pub fn protect(&self, key: &Key<'_>, now: Tick) {
-        view(&self.server.data.keyspace, key, now).protect(key, true);
+    /// Gives a key that was stored its marks. The caller must not hold a shard.
+    pub fn mark(&self, key: &Key<'_>, marks: &Marks, now: Tick) {
+        let mut view = view(&self.server.data.keyspace, key, now);
+        if let Some(tags) = store::decode_tags(&marks.tags).filter(|tags| !tags.is_empty()) {
+            view.set_tags(key, &tags);
+        }
+        if marks.is_protected {
+            view.protect(key, true);
+        }
     }
 }
 
