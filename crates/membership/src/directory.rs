@@ -54,14 +54,20 @@ impl Directory {
         for known in self.nodes.values_mut() {
             known.revision = 0;
         }
-        // The settings have the identifier of the cluster, which the others need.
-        let (first, others): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|entry| entry.key == CONFIG);
-        for entry in first.into_iter().chain(others) {
-            self.put(entry);
-        }
+        self.apply_all(entries.into_iter().map(Event::Put).collect());
         self.revision = self.revision.max(revision);
         self.forget();
+    }
+
+    /// Takes changes that were made together.
+    pub fn apply_all(&mut self, mut events: Vec<Event>) {
+        // The settings have the identifier of the cluster, and the map names shards.
+        events.sort_by_key(|event| match event {
+            Event::Put(entry) if entry.key == CONFIG => 0,
+            Event::Put(entry) if entry.key == MAP => 2,
+            _ => 1,
+        });
+        events.into_iter().for_each(|event| self.apply(event));
     }
 
     /// Takes a change.
@@ -129,7 +135,14 @@ impl Directory {
         let missing = || Refusal::Value(format!("there is no usable record '{CONFIG}'"));
         let cluster = self.config.as_ref().ok_or_else(missing)?.cluster;
         if key == MAP {
-            self.map = Some((records::decode_map(value, cluster)?, entry.revision));
+            let map = records::decode_map(value, cluster)?;
+            let is_unknown = |(_, _, shard): &&(u16, u16, Name)| !self.shards.contains_key(shard);
+            if let Some((first, last, shard)) = map.iter().find(is_unknown) {
+                return Err(Refusal::Value(format!(
+                    "slots {first}-{last}: shard {shard} has no record"
+                )));
+            }
+            self.map = Some((map, entry.revision));
         } else if let Some(id) = key.strip_prefix(SHARDS) {
             let (id, shard) = (named(id)?, Shard::decode(value, cluster)?);
             self.shards.insert(id, (shard, entry.revision));
@@ -451,6 +464,25 @@ mod tests {
             directory.problems()
         );
         directory
+    }
+
+    #[test]
+    fn a_map_of_shards_without_records_is_refused() {
+        let mut directory = started();
+        let before = directory.map().cloned();
+        let map = encode_map(&vec![(0, SLOTS - 1, id(9))], id(99));
+        put(&mut directory, MAP, map.clone());
+        let problem = format!("slots 0-16383: shard {} has no record", id(9));
+        assert_eq!(directory.problems().get(MAP), Some(&problem));
+        assert_eq!(directory.map().cloned(), before);
+        // The shard may come in the same step, in any order.
+        let shard = entry(
+            &format!("{SHARDS}{}", id(9)),
+            Shard::vacant().encode(id(99)),
+            8,
+        );
+        directory.apply_all(vec![Event::Put(entry(MAP, map, 8)), Event::Put(shard)]);
+        assert!(directory.problems().is_empty() && directory.map().cloned() != before);
     }
 
     #[test]

@@ -37,6 +37,7 @@ use membership::etcd::Etcd;
 use membership::kv::{Event, Failure, Kv, Snapshot};
 use register::Registering;
 use roles::Roles;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -45,6 +46,8 @@ use tokio::time::sleep;
 
 /// Maximum number of messages that wait. Tasks with more wait themselves.
 const MESSAGES_MAX: usize = 256;
+/// Maximum number of different failures of etcd that are logged until it answers again.
+const FAILURES_MAX: usize = 16;
 /// Bounds of the time between two steps without a message, in milliseconds.
 const STEP_MS: std::ops::RangeInclusive<u64> = 10..=100;
 /// Number of steps in a lease.
@@ -92,8 +95,8 @@ struct Host<K> {
     is_claiming: bool,
     /// Number of beats that this process has sent.
     beats: u64,
-    /// Last failure of etcd, which is logged once.
-    failure: String,
+    /// Failures of etcd since the records were last followed, each of which is logged once.
+    failures: BTreeSet<String>,
     registering: Registering,
     lead: Lead,
     change: Option<Change>,
@@ -146,7 +149,7 @@ impl<K: Kv> Host<K> {
             has_news: false,
             is_claiming: false,
             beats: 0,
-            failure: String::new(),
+            failures: BTreeSet::new(),
             registering: Registering::default(),
             lead: Lead::default(),
             change: None,
@@ -157,7 +160,8 @@ impl<K: Kv> Host<K> {
     async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
         let (kv, sender) = (Arc::clone(&self.kv), self.sender.clone());
         let again = Arc::clone(&self.again);
-        tokio::spawn(follow::follow(kv, sender, again));
+        let latest = self.directory.revision();
+        tokio::spawn(follow::follow(kv, sender, again, latest));
         while !self.server.lifecycle.stops() {
             tokio::select! {
                 message = inbox.recv() => {
@@ -191,22 +195,23 @@ impl<K: Kv> Host<K> {
     }
 
     fn take(&mut self, message: Message) {
+        let read_at = &self.server.cluster.seat.read_at_ms;
         match message {
             Message::Snapshot(snapshot) => {
+                read_at.store(self.now().0, Relaxed);
                 self.directory.load(snapshot.revision, snapshot.entries);
                 self.is_claiming = false;
                 self.connected();
                 self.noted(true);
             }
             Message::Events(events) => {
+                read_at.store(self.now().0, Relaxed);
                 let is_beat = |event: &Event| match event {
                     Event::Put(entry) => entry.key.starts_with(membership::records::BEATS),
                     Event::Delete(_) => false,
                 };
                 let changes_topology = !events.iter().all(is_beat);
-                for event in events {
-                    self.directory.apply(event);
-                }
+                self.directory.apply_all(events);
                 self.noted(changes_topology);
             }
             Message::Lost(failure) => self.lost(failure),
@@ -235,7 +240,7 @@ impl<K: Kv> Host<K> {
         if !std::mem::replace(&mut self.is_connected, true) {
             log::info!("cluster: following the records at {}", self.kv.endpoint());
         }
-        self.failure.clear();
+        self.failures.clear();
         self.server.cluster.seat.is_connected.store(true, Relaxed);
         if self.directory.config().is_none() {
             log::warn!("cluster: there is no cluster yet: expected 'mayfly cluster init'");
@@ -243,12 +248,15 @@ impl<K: Kv> Host<K> {
     }
 
     fn lost(&mut self, failure: Failure) {
-        let was_connected = std::mem::replace(&mut self.is_connected, false);
-        self.server.cluster.seat.is_connected.store(false, Relaxed);
-        if was_connected || self.failure.is_empty() {
+        let seat = &self.server.cluster.seat;
+        seat.etcd_errors.fetch_add(1, Relaxed);
+        self.is_connected = false;
+        seat.is_connected.store(false, Relaxed);
+        let is_new = !self.failures.contains(&failure.0);
+        if is_new && self.failures.len() < FAILURES_MAX {
             log::warn!("cluster: etcd: {failure}; the node goes on with the records that it has");
+            self.failures.insert(failure.0);
         }
-        self.failure = failure.0;
     }
 
     /// Does everything that is due.

@@ -66,6 +66,10 @@ pub struct Seat {
     pub lost_writes: AtomicU64,
     /// Whether the host has read the records and follows their changes.
     pub is_connected: AtomicBool,
+    /// Number of requests to etcd that have failed.
+    pub etcd_errors: AtomicU64,
+    /// Instant on the clock of fences, in milliseconds, at which etcd has sent something; 0 before.
+    pub read_at_ms: AtomicU64,
     /// Number of records that were refused.
     pub refused_records: AtomicU64,
     /// Whether writes are held because the shard is handed over.
