@@ -11,6 +11,7 @@ pub mod route;
 #[cfg(test)]
 pub mod sample;
 
+use crate::routing;
 use crate::state::Server;
 use ::cluster::{Health, Name, Node, Role, Shard, Topology};
 use session::acl::sha256::{hex, sha256};
@@ -180,6 +181,15 @@ impl View {
         }
         line
     }
+}
+
+/// Returns whether all slots have an owner and this node serves its own.
+pub fn is_ok(server: &Server, topology: &Topology, me: Name) -> bool {
+    let cluster = &server.cluster;
+    let is_primary = matches!(topology.role(me), Role::Primary(_));
+    let is_down =
+        cluster.is_routed() && is_primary && routing::now(&server.clock) >= cluster.fence();
+    !is_down && topology.assigned() == usize::from(::cluster::SLOTS)
 }
 
 /// Returns the port of a node for a client with or without TLS. It is the other one if the node

@@ -3,4 +3,4 @@
 
 pub mod link;
 pub mod removal;
-mod stream;
+pub mod stream;

@@ -1,6 +1,7 @@
 //! What decides which commands a node of a cluster executes: the topology that its host has
 //! installed, its fence, and the slots that are held for a move.
 
+use crate::outbox::Outbox;
 use crate::seat::Seat;
 use ::cluster::{Instant, Name, Role, SLOTS, Topology};
 use rustix::time::{ClockId, clock_gettime};
@@ -202,6 +203,8 @@ pub struct Routing {
     fence_ms: AtomicU64,
     /// Place of this node in its shard.
     pub seat: Seat,
+    /// Messages for the other nodes.
+    pub outbox: Outbox,
     /// Counters of refused commands.
     pub counts: Counts,
 }
@@ -239,6 +242,7 @@ impl Routing {
             serial: AtomicU64::new(0),
             fence_ms: AtomicU64::new(0),
             seat: Seat::default(),
+            outbox: Outbox::default(),
             counts: Counts::default(),
         }
     }

@@ -12,7 +12,7 @@ use crate::restart::work as restarts;
 use crate::saving::{work, writer};
 use crate::state::{Server, thread_count};
 use crate::tls::{self, Tls};
-use crate::{aof, command, host, http, learner, logging, replay};
+use crate::{aof, command, host, http, learner, links, logging, replay};
 use durability::restart::handover::Handover;
 use durability::restart::{Request, Restart};
 use engine::segment;
@@ -378,22 +378,27 @@ fn start_link(server: &Arc<Server>) -> Result<(), String> {
     link.and(watch).map(|_| ()).map_err(failed)
 }
 
-/// Starts the host of a node of a cluster. Nobody waits for this thread, because it may wait for
-/// etcd.
+/// Starts the threads of a node of a cluster. Nobody waits for them, because they may wait for
+/// etcd and for other nodes.
 fn start_host(server: &Arc<Server>) -> Result<(), String> {
     if !server.cluster.is_routed() {
         return Ok(());
     }
-    let watched = Arc::clone(server);
-    let spawned = Builder::new().name("cluster".to_owned()).spawn(move || {
-        // Without it, a primary serves until its fence, and no replica replaces it.
-        let guard = StopOnDrop::new(watched);
-        if let Err(error) = host::run(&guard.server) {
-            log::error!("cluster: {error}");
-        }
-    });
-    let failed = |error| format!("thread of the cluster: {error}");
-    spawned.map(|_| ()).map_err(failed)
+    type Run = fn(&Arc<Server>) -> Result<(), String>;
+    // Without the host, a primary serves until its fence, and no replica replaces it. Without the
+    // links, messages reach the subscribers of this node only.
+    let threads: [(&str, Run); 2] = [("cluster", host::run), ("links", links::run)];
+    for (name, run) in threads {
+        let watched = Arc::clone(server);
+        let spawned = Builder::new().name(name.to_owned()).spawn(move || {
+            let guard = StopOnDrop::new(watched);
+            if let Err(error) = run(&guard.server) {
+                log::error!("cluster: {error}");
+            }
+        });
+        spawned.map_err(|error| format!("thread of the cluster: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Starts the thread that looks at the files of TLS, if a port uses it. Nobody waits for the

@@ -50,6 +50,8 @@ pub struct Announced {
     pub node_id: Option<String>,
     /// Random number of the connection to a primary of a cluster; 0 if it has sent none.
     pub link: u64,
+    /// Whether it is the link of another node of the cluster, rather than a replica.
+    pub is_peer: bool,
     /// Whether the replica sent SYNC, so that no line precedes the snapshot.
     pub is_old: bool,
     /// Snapshot that the replica requests.

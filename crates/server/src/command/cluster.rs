@@ -61,7 +61,7 @@ pub const TABLE: &[Spec] = commands! {
         "keyslot" 3, STALE, Keys::None, "3.0.0",
             "key:string", "Returns the slot of a key.";
         "links" 2, STALE, Keys::None, "7.0.0",
-            "", "Returns an empty list, because nodes are not connected by a bus.";
+            "", "Returns the connections over which messages of PUBLISH are sent to other nodes.";
         "meet" -4, ADMIN | STALE, Keys::None, "3.0.0",
             "ip port:integer [cluster-bus-port:integer]",
             "Refused, because nodes do not join by requests of clients.";
@@ -119,7 +119,7 @@ const HELP: &[&str] = &[
     "KEYSLOT <key>",
     "    Return the slot of <key>.",
     "LINKS",
-    "    Return an empty list, because nodes are not connected by a bus.",
+    "    Return the connections to other nodes.",
     "MYID",
     "    Return the identifier of this node.",
     "MYSHARDID",
@@ -188,7 +188,7 @@ fn cluster(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         b"myid" => ctx.reply.bulk(view().me.as_bytes()),
         b"myshardid" => ctx.reply.bulk(view().shard_id().as_bytes()),
         b"keyslot" => ctx.reply.integer(i64::from(slot(&args[2]))),
-        b"links" => ctx.reply.array(0),
+        b"links" => reply::links(ctx),
         b"replicas" | b"slaves" => reply::replicas(ctx, &view(), &args[2]),
         b"count-failure-reports" => match view().find(&args[2]) {
             Some(_) => ctx.reply.integer(0),

@@ -151,7 +151,10 @@ fn publish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         .clients
         .pubsub
         .publish(&ctx.server.workers.inboxes, &args[1], &args[2]);
-    send_to_replicas(ctx, b"PUBLISH", args);
+    match ctx.server.cluster.is_routed() {
+        true => ctx.server.cluster.outbox.publish(&args[1], &args[2]),
+        false => send_to_replicas(ctx, b"PUBLISH", args),
+    }
     ctx.reply.integer(count as i64);
 }
 

@@ -1,5 +1,7 @@
 //! Commands of replication: REPLICAOF, PSYNC, REPLCONF, ROLE, WAIT, WAITAOF.
 
+mod peer;
+
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
 use crate::replication::primary::{self, Sync};
@@ -190,9 +192,15 @@ fn configure_member(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    if args.is(1, "cluster-link") || args.is(1, "cluster-promise") {
-        return configure_member(ctx, args);
+    let is_of_member = args.is(1, "cluster-link") || args.is(1, "cluster-promise");
+    match is_of_member {
+        true => configure_member(ctx, args),
+        false if peer::configure(ctx, args) => {}
+        false => configure_replica(ctx, args),
     }
+}
+
+fn configure_replica(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     if args.len().is_multiple_of(2) {
         return ctx.reply.error("ERR syntax error");
     }

@@ -3,6 +3,7 @@
 mod expired;
 mod fed;
 mod held;
+mod linked;
 mod logins;
 mod names;
 mod replayed;

@@ -105,7 +105,7 @@ fn connect(
 
 /// Describes the refusal of a command. If AUTH is an unknown command to the server, its text
 /// contains the arguments, so only its code is shown.
-pub(super) fn refusal(command: &str, text: &str) -> String {
+pub fn refusal(command: &str, text: &str) -> String {
     let shown = match command {
         "AUTH" => text.split(' ').next().unwrap_or_default(),
         _ => text,

@@ -1,9 +1,9 @@
 //! Replies that describe a topology.
 
-use crate::cluster::{Endpoint, View};
+use crate::cluster::{Endpoint, View, is_ok};
 use crate::context::Ctx;
-use crate::routing;
 use ::cluster::{Health, Node, Role, Shard};
+use std::sync::atomic::Ordering::Relaxed;
 use wire::Reply;
 
 /// CLUSTER NODES.
@@ -147,8 +147,14 @@ pub(super) fn info(ctx: &mut Ctx<'_, '_>, view: &View) {
     let assigned = topology.assigned();
     let epochs = topology.shards().iter().map(|shard| shard.epoch);
     let own_epoch = view.shard_of(view.me).map_or(0, |shard| shard.epoch);
+    let state = match is_ok(ctx.server, topology, view.me) {
+        true => "ok",
+        false => "fail",
+    };
+    let outbox = &ctx.server.cluster.outbox;
+    let (sent, received) = (outbox.sent.load(Relaxed), outbox.received.load(Relaxed));
     let lines = [
-        ("state", state(ctx, view).to_owned()),
+        ("state", state.to_owned()),
         ("slots_assigned", assigned.to_string()),
         ("slots_ok", (assigned - failed).to_string()),
         ("slots_pfail", "0".to_owned()),
@@ -160,23 +166,35 @@ pub(super) fn info(ctx: &mut Ctx<'_, '_>, view: &View) {
             epochs.max().unwrap_or_default().to_string(),
         ),
         ("my_epoch", own_epoch.to_string()),
-        ("stats_messages_sent", "0".to_owned()),
-        ("stats_messages_received", "0".to_owned()),
+        ("stats_messages_publish_sent", sent.to_string()),
+        ("stats_messages_sent", sent.to_string()),
+        ("stats_messages_publish_received", received.to_string()),
+        ("stats_messages_received", received.to_string()),
     ];
     let lines = lines.map(|(name, value)| format!("cluster_{name}:{value}\r\n"));
     let text = lines.concat() + "total_cluster_links_buffer_limit_exceeded:0\r\n";
     ctx.reply.verbatim("txt", text.as_bytes());
 }
 
-/// Returns whether all slots have an owner and this node serves its own.
-fn state(ctx: &Ctx<'_, '_>, view: &View) -> &'static str {
-    let cluster = &ctx.server.cluster;
-    let is_primary = matches!(view.topology.role(view.me), Role::Primary(_));
-    let is_down =
-        cluster.is_routed() && is_primary && routing::now(&ctx.server.clock) >= cluster.fence();
-    match !is_down && view.topology.assigned() == usize::from(::cluster::SLOTS) {
-        true => "ok",
-        false => "fail",
+/// CLUSTER LINKS: the connections that send messages. Those of other nodes to this one are clients.
+pub(super) fn links(ctx: &mut Ctx<'_, '_>) {
+    let links = ctx.server.cluster.outbox.links();
+    let reply = &mut ctx.reply;
+    reply.array(links.len());
+    for link in links {
+        reply.map(6);
+        reply.bulk(b"direction");
+        reply.bulk(b"to");
+        reply.bulk(b"node");
+        reply.bulk(link.node.as_bytes());
+        reply.bulk(b"create-time");
+        reply.integer(link.since_ms as i64);
+        reply.bulk(b"events");
+        reply.bulk(if link.waiting_bytes > 0 { b"rw" } else { b"r" });
+        for field in ["send-buffer-allocated", "send-buffer-used"] {
+            reply.bulk(field.as_bytes());
+            reply.integer(link.waiting_bytes as i64);
+        }
     }
 }
 
