@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from durable import linked
 from server import END_LIMIT_S, LIMIT_S, Server, free_port, run_to_end, within_limit
 
 pytestmark = pytest.mark.only_mayfly
@@ -240,8 +241,13 @@ def test_wrong_addresses_for_http_are_refused(bench):
 
 
 def exported(bench) -> set[str]:
-    """Names of all series that either engine exports, after some use."""
+    """Names of all series that either engine, a node of a cluster and a primary export, after some use."""
     names = set()
+    with Http(bench, "--cluster-enabled", "yes", "--cluster-etcd-endpoints", "http://127.0.0.1:1") as served:
+        names |= {series.split("{")[0] for series in served.metrics()}
+    with Http(bench) as served, bench.start("--replicaof", f"127.0.0.1 {served.server.port}") as replica, replica.client() as r:
+        linked(r)
+        names |= {series.split("{")[0] for series in served.metrics()}
     for options in (["--memcached", str(free_port())], ["--engine", "segment", "--maxmemory", "64mb"]):
         with Http(bench, *options) as served, served.server.client() as r:
             r.set("k", "v", ex=100)

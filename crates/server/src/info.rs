@@ -1,6 +1,7 @@
 //! INFO: the server's report about itself, in sections. A field is one row, which also says how the
 //! page of metrics exports it.
 
+mod cluster;
 mod keys;
 mod report;
 pub mod row;
@@ -36,7 +37,7 @@ const SECTIONS: &[Section] = &[
     section("Commandstats", false, sections::COMMAND_STATS),
     section("Errorstats", true, sections::ERROR_STATS),
     section("Latencystats", false, sections::LATENCY_STATS),
-    section("Cluster", true, sections::CLUSTER),
+    section("Cluster", true, cluster::CLUSTER),
     section("Keyspace", true, keys::KEYSPACE),
     section("Keysizes", false, keys::KEY_SIZES),
     section("Expiry", true, keys::EXPIRY),

@@ -3,7 +3,7 @@
 //!
 //! The number of series is bounded, because the number of commands, families, databases, sizes and
 //! buckets is, and error codes are counted separately only up to a limit. No label contains text
-//! chosen by a client, except error codes of scripts.
+//! chosen by a client, except error codes of scripts and addresses of replicas.
 //!
 //! Start reading with [`render`].
 
@@ -13,6 +13,7 @@ use crate::context::Table;
 use crate::info;
 use crate::info::row::{Export, Value};
 use crate::state::{Data, Lifecycle, Server};
+use durability::replication::{ReplicaState, Replication};
 use page::{Format, Page, Series, Type};
 use session::clock::Clock;
 use session::histogram::Summary;
@@ -26,7 +27,7 @@ use store::{Census, Kind, Spans};
 pub const PREFIX: &str = "mayfly_";
 
 /// Metrics with labels that redis_exporter has under the same name.
-pub const SAME_IN_EXPORTER: [&str; 10] = [
+pub const SAME_IN_EXPORTER: [&str; 12] = [
     "instance_info",
     "start_time_seconds",
     "db_keys",
@@ -37,6 +38,8 @@ pub const SAME_IN_EXPORTER: [&str; 10] = [
     "commands_rejected_calls_total",
     "commands_failed_calls_total",
     "errors_total",
+    "connected_slave_offset_bytes",
+    "connected_slave_lag_seconds",
 ];
 
 /// Powers of two of microseconds that bound the buckets of durations: 1 µs to 16.8 s, by fours.
@@ -110,6 +113,7 @@ pub fn render(
     let stats = &server.observability.stats;
     memcached(&mut page, stats);
     errors(&mut page, stats);
+    replicas(&mut page, &server.replication);
     databases(&mut page, &server.data, &server.clock, census);
     commands(&mut page, stats, table);
     durations(&mut page, stats, table);
@@ -154,6 +158,28 @@ fn errors(page: &mut Page, stats: &Stats) {
     for (code, count) in stats.errors() {
         page.sample(&name, "_total", &[("err", &code)], count);
     }
+}
+
+/// Writes what each replica has acknowledged, and when.
+fn replicas(page: &mut Page, replication: &Replication) {
+    let all = replication.replicas();
+    let mut family = |name: &str, help: &str, value: fn(&ReplicaState) -> String| {
+        let name = format!("{PREFIX}{name}");
+        page.family(Type::Gauge, &name, help);
+        for replica in &all {
+            let port = replica.port.to_string();
+            let labels = [("slave_ip", &*replica.address), ("slave_port", &port)];
+            page.sample(&name, "", &labels, value(replica));
+        }
+    };
+    let help = "Position in the feed that a replica has acknowledged.";
+    family("connected_slave_offset_bytes", help, |replica| {
+        replica.acked.to_string()
+    });
+    let help = "Time since the last acknowledgement of a replica.";
+    family("connected_slave_lag_seconds", help, |replica| {
+        replica.acked_at.elapsed().as_secs_f64().to_string()
+    });
 }
 
 fn databases(page: &mut Page, data: &Data, clock: &Clock, census: &Census) {

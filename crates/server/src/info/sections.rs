@@ -9,15 +9,13 @@ use super::row::Value::{self, Decimal, Lines, State};
 use super::row::{Row, counter, gauge, row};
 use crate::aof::work::buffered_bytes;
 use crate::replication::primary;
-use crate::routing::Counts;
-use crate::seat::Seat;
-use crate::{routing, supervisor};
+use crate::supervisor;
 use durability::replication::{Phase, PrimaryState, ReplicaState};
 use session::acl::log::Reason;
 use session::stats::WorkerStats;
 use settings::words::NOT_SUPERVISED;
 use settings::{Id, bytes_for_people, process, value, version};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 #[rustfmt::skip]
@@ -469,44 +467,4 @@ fn latency_stats(info: &Report<'_>) -> Value {
         lines.push((name.to_owned(), shown.join(",")));
     }
     Lines(lines)
-}
-
-#[rustfmt::skip]
-pub(super) const CLUSTER: &[Row] = &[
-    row("cluster_enabled", |info| info.server.config.is_cluster().into(), No(Repeats)),
-    // The next rows are those of a node of a cluster of several.
-    row("etcd_connected", |info| of_node(info, |seat| seat.is_connected.load(Relaxed).into()), gauge("cluster_etcd_connected", "Whether the node follows the cluster's records in etcd.", Lacks)),
-    row("refused_records", |info| of_node(info, |seat| seat.refused_records.load(Relaxed).into()), counter("cluster_refused_records", "Number of records in etcd that could not be used.", Lacks)),
-    row("lost_writes", |info| of_node(info, |seat| seat.lost_writes.load(Relaxed).into()), counter("cluster_lost_writes", "Number of commands of this node, when it was primary, that its successor does not have.", Lacks)),
-    row("fence_left_ms", fence_left, gauge("cluster_fence_left_seconds", "Time for which the node may serve as primary if nothing extends it; 0 on replicas.", Lacks).times(1e-3)),
-    row("cluster_moved_replies", |info| refusals(info, |counts| &counts.moved), counter("cluster_moved_replies", "Number of commands answered with MOVED, in a cluster of several servers.", Lacks)),
-    row("cluster_crossslot_replies", |info| refusals(info, |counts| &counts.cross_slot), counter("cluster_crossslot_replies", "Number of commands answered with CROSSSLOT, in a cluster of several servers.", Lacks)),
-    row("cluster_tryagain_replies", |info| refusals(info, |counts| &counts.try_again), counter("cluster_tryagain_replies", "Number of commands answered with TRYAGAIN, in a cluster of several servers.", Lacks)),
-    row("cluster_down_replies", |info| refusals(info, |counts| &counts.down), counter("cluster_down_replies", "Number of commands answered with CLUSTERDOWN, in a cluster of several servers.", Lacks)),
-    row("cluster_withheld_replies", |info| refusals(info, |counts| &counts.late), counter("cluster_withheld_replies", "Number of connections that were closed in place of a reply, because this primary may have been replaced before it executed the command.", Lacks)),
-];
-
-/// Returns a value of a node of a cluster of several, and none for other servers.
-fn of_node(info: &Report<'_>, value: impl Fn(&Seat) -> Value) -> Value {
-    let cluster = &info.server.cluster;
-    match cluster.is_routed() {
-        true => value(&cluster.seat),
-        false => None::<u64>.into(),
-    }
-}
-
-fn fence_left(info: &Report<'_>) -> Value {
-    let now = routing::now(&info.server.clock).0;
-    of_node(info, |_| {
-        info.server.cluster.fence().0.saturating_sub(now).into()
-    })
-}
-
-/// Returns a counter of a node of a cluster of several; absent for other servers.
-fn refusals(info: &Report<'_>, counter: fn(&Counts) -> &AtomicU64) -> Value {
-    let cluster = &info.server.cluster;
-    match cluster.is_routed() {
-        true => counter(&cluster.counts).load(Relaxed).into(),
-        false => Value::Absent,
-    }
 }
