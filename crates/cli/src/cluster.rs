@@ -4,6 +4,7 @@
 mod change;
 mod demo;
 mod show;
+mod watch;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
@@ -28,6 +29,8 @@ enum Command {
     Status(show::Status),
     /// Report what a cluster lacks; the exit code is 1 if that is anything.
     Check(show::Check),
+    /// Print a line for each change of the records until it is stopped.
+    Watch(watch::Watch),
     /// Make a replica the primary of its shard, without losing a write.
     Failover(change::Failover),
     /// Remove a node that will not come back from its shard.
@@ -141,6 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Command::Init(init) => init.run(),
         Command::Status(status) => status.run(),
         Command::Check(check) => check.run(),
+        Command::Watch(watch) => watch.run(),
         Command::Failover(failover) => failover.run(),
         Command::Forget(forget) => forget.run(),
         Command::Demo(demo) => demo.run(),

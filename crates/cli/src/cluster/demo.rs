@@ -9,7 +9,8 @@ use membership::records::{CONFIG, Config, LEASE_MS_DEFAULT};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::io::{Read, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -156,6 +157,8 @@ impl Arguments {
             processes.nodes.push(start_node(&access, *port, folder)?);
         }
         poll(&mut processes, || Ok(is_complete(&state(&access)?, config)))?;
+        // A record precedes its effect on the nodes.
+        poll(&mut processes, || serve_all(nodes))?;
         println!("etcd      {}", access.etcd);
         for port in nodes {
             println!("node      127.0.0.1:{port}");
@@ -284,6 +287,26 @@ fn create(access: &Access, config: &Config) -> Result<bool> {
             .map_err(|failure| anyhow!("etcd: {failure}"))?
             .is_some())
     })
+}
+
+/// Whether all nodes report that all slots are served.
+fn serve_all(ports: &[u16]) -> Result<bool> {
+    for port in ports {
+        if !cluster_info(*port)?.contains("cluster_state:ok") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns the reply of a node to CLUSTER INFO.
+fn cluster_info(port: u16) -> Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(START))?;
+    stream.write_all(b"CLUSTER INFO\r\nQUIT\r\n")?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    Ok(reply)
 }
 
 /// Whether all shards have their primaries and in-sync replicas.

@@ -9,7 +9,7 @@ use membership::records::Shard;
 use serde_json::{Value, json};
 
 /// Number of digits of a name that are shown.
-const DIGITS: usize = 12;
+pub(super) const DIGITS: usize = 12;
 
 /// Arguments of `mayfly cluster status`.
 #[derive(Args)]
