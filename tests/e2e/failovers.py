@@ -21,22 +21,26 @@ from server import LIMIT_S, Server, free_port, within_limit
 
 pytestmark = [pytest.mark.only_mayfly, pytest.mark.needs("etcd")]
 
-NODES = 4
 KEYS = 300
 # The default lease time of primaries.
 LEASE_S = 2.0
 
 
 class Etcd:
+    scheme = "http"
+
     def __init__(self) -> None:
         # In memory, because etcd synchronizes each write, which takes seconds on a busy disk.
         memory = Path("/dev/shm")
         self.folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
-        self.url, self.peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        self.url, self.peer = f"{self.scheme}://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
         self.start()
 
+    def options(self) -> list[str]:
+        return []
+
     def start(self) -> None:
-        words = ["etcd", "--data-dir", self.folder.name, "--logger", "zap", "--log-level", "error"]
+        words = ["etcd", *self.options(), "--data-dir", self.folder.name, "--logger", "zap", "--log-level", "error"]
         # One member needs no patience for the others.
         words += ["--heartbeat-interval", "20", "--election-timeout", "200"]
         words += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
@@ -51,24 +55,38 @@ class Etcd:
 
 
 class Cluster:
+    """A cluster of which one shard has a replica."""
+
+    shard_count, node_count = 3, 4
+
     def __init__(self, binary: str) -> None:
         self.binary = str(Path(binary).resolve())
-        self.etcd = Etcd()
+        self.etcd = self.make_etcd()
         for _ in within_limit():
-            done = self.run("init", "--shards", "3", "--replicas", "1")
+            done = self.run("init", "--shards", str(self.shard_count), "--replicas", "1")
             if done.returncode == 0:
                 break
             assert self.etcd.process.poll() is None, done.stderr
-        options = ("--cluster-enabled", "yes", "--cluster-etcd-endpoints", self.etcd.url)
-        self.nodes = [Server(binary, *options) for _ in range(NODES)]
+        self.nodes = [Server(binary, "--cluster", f"etcd={self.etcd.url}", *self.options()) for _ in range(self.node_count)]
         for _ in within_limit():
             if self.is_whole():
                 break
         [shard] = [shard for shard in self.shards() if len(shard["nodes"]) == 2]
         self.shard = shard["id"]
 
-    def run(self, *words: str) -> subprocess.CompletedProcess:
-        command = [self.binary, "cluster", *words, "--etcd", self.etcd.url]
+    def make_etcd(self) -> Etcd:
+        return Etcd()
+
+    def access(self) -> list[str]:
+        """Options of `mayfly cluster` for etcd, besides its address."""
+        return []
+
+    def options(self) -> list[str]:
+        """Options of a node."""
+        return []
+
+    def run(self, *words: str, access: list[str] | None = None) -> subprocess.CompletedProcess:
+        command = [self.binary, "cluster", *words, "--etcd", self.etcd.url, *(self.access() if access is None else access)]
         return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
     def shards(self) -> list[dict]:
@@ -79,17 +97,21 @@ class Cluster:
     def is_whole(self) -> bool:
         """Whether each shard has a primary, and one of them an in-sync replica, and all nodes serve."""
         roles = sorted(node["role"] for shard in self.shards() for node in shard["nodes"])
-        return roles == ["in sync", "primary", "primary", "primary"] and all(self.is_served(node) for node in self.nodes)
+        return roles == ["in sync", *["primary"] * self.shard_count] and all(self.is_served(node) for node in self.nodes)
 
     def is_served(self, node: Server) -> bool:
         with node.client(decode_responses=True) as r:
             return "cluster_state:ok" in r.execute_command("CLUSTER", "INFO", NEVER_DECODE=True).decode()
 
+    def inside_port(self, node: Server) -> int:
+        """The port for other nodes."""
+        return node.port
+
     def pair(self) -> tuple[Server, Server]:
         """The primary and the replica of the shard that has one."""
         [shard] = [shard for shard in self.shards() if shard["id"] == self.shard]
         found = {node["role"]: int(node["address"].rsplit(":", 1)[1]) for node in shard["nodes"]}
-        at = {node.port: node for node in self.nodes}
+        at = {self.inside_port(node): node for node in self.nodes}
         return at[found["primary"]], at[found["in sync"]]
 
     def client(self) -> RedisCluster:
