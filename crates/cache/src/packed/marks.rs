@@ -18,13 +18,6 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         marks
     }
 
-    /// Whether a live entry has marks.
-    #[inline]
-    pub fn has_marks(&self, slot: Slot) -> bool {
-        let block = self.blocks.arena.from(slot.0);
-        !self.blocks.widths.marks(block).is_empty()
-    }
-
     /// Replaces the marks of a live entry. Returns the entry's slot after the change.
     pub fn set_marks(&mut self, slot: Slot, marks: &Marks) -> Slot {
         debug_assert!(self.blocks.arena.is_live(slot.0));

@@ -110,15 +110,6 @@ impl Scheme {
     pub(super) fn is_balanced(self) -> bool {
         self.placement() != Placement::Ring
     }
-
-    /// Number of unavailable servers that the scheme tolerates.
-    pub fn tolerance(self) -> usize {
-        match self {
-            Scheme::Replicas(count) => count - 1,
-            Scheme::Popular => 1,
-            Scheme::Coded { parity, .. } => parity,
-        }
-    }
 }
 
 impl fmt::Display for Scheme {
@@ -149,7 +140,7 @@ impl FromStr for Scheme {
     /// ```
     /// use sim::cluster::Scheme;
     /// assert_eq!("c2dn:3:1".parse::<Scheme>().unwrap().parts(), 4);
-    /// assert_eq!("replicas:2".parse::<Scheme>().unwrap().tolerance(), 1);
+    /// assert_eq!("replicas:2".parse::<Scheme>().unwrap().parts(), 2);
     /// assert!("c2dn:0:1".parse::<Scheme>().is_err());
     /// assert!("c2dn:3:0".parse::<Scheme>().is_err());
     /// ```
