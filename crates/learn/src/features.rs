@@ -39,7 +39,7 @@ const DECAY: f64 = 0.917;
 pub struct Window {
     /// Whether the clock has ever advanced.
     has_time: bool,
-    /// Counters when the current group was begun.
+    /// Counters at the start of the current group.
     from: Totals,
     /// Weighted sums over the earlier groups.
     past: Past,

@@ -17,7 +17,7 @@ const NODES_MAX: usize = 4096;
 /// Maximum number of records whose refusal is kept for operators. All are counted.
 const PROBLEMS_MAX: usize = 64;
 
-/// A node as far as it is known.
+/// Last known registration of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The last registration.
@@ -47,7 +47,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Takes all records at one revision. Registrations that are not among them have ended.
+    /// Loads all records at one revision. Registrations that are not among them have ended.
     pub fn load(&mut self, revision: i64, entries: Vec<Entry>) {
         self.problems.clear();
         self.failovers.clear();
@@ -59,7 +59,7 @@ impl Directory {
         self.forget();
     }
 
-    /// Takes changes that were made together.
+    /// Applies changes that were made together.
     pub fn apply_all(&mut self, mut events: Vec<Event>) {
         // The settings have the identifier of the cluster, and the map names shards.
         events.sort_by_key(|event| match event {
@@ -70,7 +70,7 @@ impl Directory {
         events.into_iter().for_each(|event| self.apply(event));
     }
 
-    /// Takes a change.
+    /// Applies a change.
     pub fn apply(&mut self, event: Event) {
         match event {
             Event::Put(entry) => self.put(entry),
@@ -310,8 +310,8 @@ impl Directory {
             .map_err(|error| error.to_string())
     }
 
-    /// Returns the nodes of a shard: those that its record names, and those that are registered for
-    /// it and that no record names.
+    /// Returns the nodes of a shard: the nodes named in its record, and the nodes that are registered
+    /// for it and named in no record.
     pub fn members(&self, shard: Name) -> Vec<Name> {
         let is_free = |id: &Name| !self.shards.values().any(|(shard, _)| shard.names(*id));
         let record = self.shards.get(&shard).map(|(shard, _)| shard);

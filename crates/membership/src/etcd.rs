@@ -38,9 +38,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Time limit for a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
-/// Beginning of the text of the error about a token that is no longer valid.
+/// Prefix of the error text for a token that is no longer valid.
 const TOKEN_ENDED: &str = "etcdserver: invalid auth token";
-/// Beginning of the text of the error about a token from before a change of users or rights.
+/// Prefix of the error text for a token that was issued before users or rights changed.
 const TOKEN_OLD: &str = "etcdserver: revision of auth store is old";
 /// Time for which an idle connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(30);

@@ -34,7 +34,7 @@ pub enum Event {
 pub struct Snapshot {
     /// Revision of the store.
     pub revision: i64,
-    /// Values.
+    /// The values, each with its name and revisions.
     pub entries: Vec<Entry>,
 }
 

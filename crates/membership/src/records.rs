@@ -39,24 +39,24 @@ const MARGIN_PART: u64 = 20;
 pub const CONFIG: &str = "config";
 /// Name of the record with the slots.
 pub const MAP: &str = "map";
-/// Beginning of the names of the shards' records.
+/// Prefix of the names of shards' records.
 pub const SHARDS: &str = "shards/";
-/// Beginning of the names of the beats.
+/// Prefix of the names of beats.
 pub const BEATS: &str = "beat/";
-/// Beginning of the names of the nodes' records.
+/// Prefix of the names of nodes' records.
 pub const NODES: &str = "nodes/";
 
 /// Name of the record that each placement of a node writes.
 pub const PLACE: &str = "place";
-/// Beginning of the names of requests for a failover.
+/// Prefix of the names of requests for a failover.
 pub const FAILOVERS: &str = "failover/";
 
 /// Reason why a record is not used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It is no record, for example because it was cut or written by hand.
+    /// The value is not a record, for example because it was truncated or edited by hand.
     Damaged(String),
-    /// It has the format of another release.
+    /// The record has the format of another release.
     Format(u32),
     /// It belongs to the cluster with this identifier.
     Foreign(String),
@@ -260,7 +260,7 @@ impl Config {
     /// Decodes the settings.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// Returns an error if the value is damaged or has the format of another release.
     pub fn decode(value: &[u8]) -> Result<Config, Refusal> {
         let text: ConfigText = parse(value, None)?;
         let config = Config {
@@ -286,7 +286,7 @@ pub fn encode_map(map: &Map, cluster: Name) -> String {
 /// Decodes a map. Its ranges are in ascending order and do not overlap.
 ///
 /// # Errors
-/// It cannot be used.
+/// Returns an error if the value is damaged or has the format of another release.
 pub fn decode_map(value: &[u8], cluster: Name) -> Result<Map, Refusal> {
     let text: MapText = parse(value, Some(cluster))?;
     let mut next = 0;
@@ -303,7 +303,7 @@ pub fn decode_map(value: &[u8], cluster: Name) -> Result<Map, Refusal> {
     Ok(map)
 }
 
-/// Encodes a request that a replica becomes the primary.
+/// Encodes a request to promote a replica.
 pub fn encode_failover(to: Name, cluster: Name) -> String {
     text(&FailoverText {
         format: FORMAT,
@@ -312,17 +312,17 @@ pub fn encode_failover(to: Name, cluster: Name) -> String {
     })
 }
 
-/// Decodes such a request.
+/// Decodes a request to promote a replica.
 ///
 /// # Errors
-/// It cannot be used.
+/// Returns an error if the value is damaged or has the format of another release.
 pub fn decode_failover(value: &[u8], cluster: Name) -> Result<Name, Refusal> {
     let text: FailoverText = parse(value, Some(cluster))?;
     name("to", &text.to)
 }
 
 impl Shard {
-    /// A shard before its first primary.
+    /// Returns a shard that has had no primary yet.
     pub fn vacant() -> Shard {
         Shard {
             epoch: 0,
@@ -347,7 +347,7 @@ impl Shard {
     /// Decodes a record.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// Returns an error if the value is damaged or has the format of another release.
     pub fn decode(value: &[u8], cluster: Name) -> Result<Shard, Refusal> {
         let text: ShardText = parse(value, Some(cluster))?;
         let in_sync = text.in_sync.iter().map(|id| name("in_sync", id));
@@ -397,7 +397,7 @@ impl Registration {
     /// Decodes the record of the node with a name.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// Returns an error if the value is damaged or has the format of another release.
     pub fn decode(id: Name, value: &[u8], cluster: Name) -> Result<Registration, Refusal> {
         let text: NodeText = parse(value, Some(cluster))?;
         if address(&text.inside).is_none() {

@@ -22,7 +22,7 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Describes the reason. If `names` is true, the key or the channel is named.
+    /// Describes the reason. If `names` is true, the text names the key or the channel.
     pub fn text(self, user: &User, chosen: Chosen, args: Args<'_>, names: bool) -> String {
         let user = user.name();
         let (at, kind) = match self {

@@ -407,7 +407,7 @@ impl Cluster {
         let _ = stubs.await;
     }
 
-    /// Returns true if a node is the home of a chunk that the reader has found lost.
+    /// Returns true if this chunk of an object belongs on this node.
     pub(super) fn is_home(&self, key: &Key, chunk: usize, server: ServerId) -> bool {
         let view = self.view();
         let targets = view.targets(view.bucket_of(key_hash(key)));

@@ -37,7 +37,7 @@ impl Credentials {
         })
     }
 
-    /// Reads the certificates again, for further connections. Returns false without TLS.
+    /// Reloads the certificates for new connections. Returns false without TLS.
     ///
     /// # Errors
     /// Returns an error if they cannot be used. The previous ones then stay in use.

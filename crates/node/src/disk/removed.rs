@@ -141,7 +141,7 @@ fn read(path: &Path, is_segment: impl Fn(u32) -> bool) -> io::Result<Vec<Line>> 
     Ok(lines.filter(|line| is_segment(line.segment)).collect())
 }
 
-/// Replaces the log by one with these lines, and returns the open file.
+/// Replaces the log with these lines, and returns the open file.
 fn write(path: &Path, lines: &[Line]) -> io::Result<File> {
     let next = path.with_extension("next");
     let bytes: Vec<u8> = lines.iter().flat_map(Line::encode).collect();

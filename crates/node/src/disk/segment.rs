@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-/// Number of bytes of a segment that share one bit, which records that they were read.
+/// Number of bytes of a segment for which one bit records whether any of them was read.
 const HIT_BYTES: u64 = 512;
 const ENTRY_BYTES: u64 = 24;
 const TRAILER_BYTES: u64 = 32;

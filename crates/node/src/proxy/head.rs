@@ -146,7 +146,7 @@ impl Writer<'_> {
         self.line(name, &digits[start..]);
     }
 
-    /// Writes the line of the signature that follows the stored lines of the field.
+    /// Writes this node's own line of Via or Cache-Status after the stored lines of that field.
     fn end(&mut self, name: Option<&HeaderName>) {
         if name == Some(&VIA) && !std::mem::replace(&mut self.has_via, true) {
             let signature = self.signature;

@@ -102,8 +102,8 @@ impl Node {
         Some(object)
     }
 
-    /// Returns the response that was found, with its content if that is in chunks; `None` if the
-    /// content is lost.
+    /// Returns the response that was found, after fetching its content if it is stored in chunks;
+    /// `None` if the content is lost.
     pub(super) async fn opened(&self, lookup: &Lookup, found: Found) -> Option<Found> {
         match found {
             Found::Object(object) if object.head.coded.is_some() => {

@@ -24,7 +24,7 @@ pub type Room<'b> = [MaybeUninit<httparse::Header<'b>>; FIELDS_MAX];
 /// Classification of the first bytes of a connection.
 #[derive(Debug)]
 pub enum Begin<'h, 'b> {
-    /// An incomplete head.
+    /// The head is incomplete.
     Partial,
     /// A plain request, and the length of its head.
     Plain(Plain<'h, 'b>, usize),

@@ -38,7 +38,7 @@ pub fn is_fresh(server: &Server) -> bool {
     })
 }
 
-/// The slot of a call's keys, as far as they were examined.
+/// Slot of the keys of a call that have been examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found(Option<u16>);
 

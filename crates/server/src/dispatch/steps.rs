@@ -93,11 +93,11 @@ pub enum Stepped {
     Done(Output),
     /// A long command works on one of the keys.
     Waits,
-    /// CLIENT PAUSE.
+    /// CLIENT PAUSE holds the command.
     Held,
 }
 
-/// Whether a command with these numbers of arguments and of bytes runs in steps from its begin on.
+/// Whether a command with this number of arguments and bytes runs in steps from its start.
 #[inline]
 pub(super) fn runs_in_steps(
     session: &Session,

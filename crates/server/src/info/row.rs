@@ -111,7 +111,7 @@ pub struct Metric {
     pub name: &'static str,
     /// Whether the metric is a counter. Otherwise it is a gauge.
     pub is_counter: bool,
-    /// The metric in its base unit is the field's number times this factor.
+    /// Factor that converts the field's number to the base unit of the metric.
     pub factor: f64,
     /// Description.
     pub help: &'static str,

@@ -16,7 +16,7 @@ const PART_BYTES: usize = 64 << 10;
 /// Maximum bytes of the list of `stats cachedump`, as in memcached.
 const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
 
-/// Executes a command of administration.
+/// Executes an administrative command.
 pub(super) fn run(turn: &mut Turn<'_, ()>) -> Progress {
     let position = turn.out.len();
     let words: Vec<&[u8]> = (0..turn.keys.len().min(5))

@@ -50,7 +50,7 @@ pub(crate) struct Turn<'a, E> {
     pub input: &'a [u8],
     pub request: &'a Request,
     pub keys: &'a [Span],
-    /// Hashes of the request's first keys, in order, as far as they are known.
+    /// Hashes of the request's first keys, in order. Later keys may have none yet.
     pub hashes: &'a [u64],
     pub out: &'a mut Output,
 }

@@ -465,8 +465,8 @@ fn acked_count(replication: &Replication, position: u64, in_file: bool) -> usize
     state.replicas.values().filter(has_acked).count()
 }
 
-/// Returns the numbers that a waiting client's position has reached: of this server's file, and of
-/// replicas.
+/// Returns the number of acknowledgements of the position that a client waits for: by this
+/// server's own file (0 or 1), and by replicas.
 fn reached(aof: &AppendOnly, replication: &Replication, wait: &Wait) -> (i64, i64) {
     let is_local = aof.is_complete() && aof.synced() >= wait.position;
     let replicas = acked_count(replication, wait.position, wait.local.is_some());

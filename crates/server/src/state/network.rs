@@ -12,7 +12,7 @@ pub struct Network {
     pub tls: Tls,
     /// TCP port of Redis's protocol.
     pub port: AtomicU16,
-    /// First TCP address of Redis's protocol, one without TLS if there is any.
+    /// First TCP address of Redis's protocol. An address without TLS takes precedence.
     pub first_address: OnceLock<SocketAddr>,
     /// Addresses and paths that the server listens on, as shown by INFO.
     pub listening: OnceLock<Vec<String>>,

@@ -15,7 +15,7 @@ use wire::Protocol;
 
 /// Variable of the process in which all commands have other names.
 const VARIABLE: &str = "MAYFLY_TEST_OTHER_NAMES";
-/// Beginning of the new names.
+/// Prefix of the new names.
 const NEW: &str = "other-";
 /// A command that is removed instead.
 const REMOVED: &str = "lolwut";

@@ -7,9 +7,9 @@ use std::cmp::Ordering;
 
 /// Maximum number of candidates that one ranking collects at the old end.
 const COLLECTED_MAX: usize = 1024;
-/// Reciprocal of the share of entries that a ranking collects from the old end, and a constant
-/// added to that number.
+/// Divisor of the number of entries that yields how many a ranking collects from the old end.
 const COLLECTED_SHARE: usize = 100;
+/// Number of entries that a ranking collects in addition.
 const COLLECTED_MORE: usize = 2;
 /// Number of candidates per victim: half of the candidates are evicted before the next ranking.
 const CANDIDATES_PER_VICTIM: u32 = 2;

@@ -3,11 +3,11 @@
 
 use super::object::Object;
 
-/// Number of entries beyond the old end that are all candidates, too.
+/// Number of entries just beyond the old end that are candidates without further conditions.
 const ALWAYS_MORE: usize = 2;
 /// Number of classes of victims, by the logarithm of their requests.
 const CLASSES: usize = 16;
-/// Share of the victims that determines the maximum number of requests of a candidate.
+/// Quantile of the victims' requests that is the maximum number of requests of a candidate.
 const SHARE_OF_VICTIMS: f64 = 0.99;
 /// Maximum size of the old end and of the reserve, in hundredths of the cache.
 const PERCENT_MAX: u64 = 100;
@@ -114,8 +114,8 @@ impl Round {
         self.victims_by_requests = [0; CLASSES];
     }
 
-    /// Returns the number of requests that 99 % of the victims did not exceed, interpolated within
-    /// its class.
+    /// Returns the number of requests that 99 % of the victims did not exceed. It is interpolated
+    /// within a class, because only the counts of the classes are known.
     fn bound_of_requests(&self) -> u16 {
         let victims = self.victims_by_requests;
         let wanted = SHARE_OF_VICTIMS * f64::from(victims.iter().sum::<u32>());

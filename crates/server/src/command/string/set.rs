@@ -13,7 +13,7 @@ use wire::Args;
 /// Change of a deadline that removes it.
 pub(super) const FOREVER: DeadlineChange = DeadlineChange::To(NewDeadline::Clear);
 
-/// Returns the use of SET's key: an option may depend on the value or return it.
+/// Returns how SET uses its key. With an option such as IFEQ or GET, it also reads the value.
 pub fn access(args: Args<'_>) -> Access {
     let reads = |at: usize| {
         let words = ["get", "ifeq", "ifne", "ifdeq", "ifdne"];
