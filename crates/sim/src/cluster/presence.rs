@@ -86,6 +86,7 @@ impl Presence {
         self.change(object, is_coded, held);
     }
 
+    #[cfg(any(test, debug_assertions))]
     pub(super) fn parts(&self, object: u32, is_coded: bool) -> usize {
         self.by_object[object as usize].parts(is_coded)
     }

@@ -193,6 +193,7 @@ impl Tier for Ring<'_> {
         slots
     }
 
+    #[cfg(any(test, debug_assertions))]
     fn check(&mut self) {
         let weights = self.slots().into_iter().map(|slot| self.weight(slot));
         assert_eq!(weights.sum::<u64>(), self.held_bytes);

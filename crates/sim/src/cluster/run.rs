@@ -302,9 +302,8 @@ pub fn run(
     let before = thread_cpu_time();
     run.replay(done);
     let cpu_time = thread_cpu_time().saturating_sub(before);
-    if cfg!(debug_assertions) {
-        run.servers.check(&run.history);
-    }
+    #[cfg(debug_assertions)]
+    run.servers.check(&run.history);
     Ok(RunResult {
         cpu_time,
         ..run.found()

@@ -27,7 +27,6 @@ use super::tier::Tier;
 use crate::dense::hash_of;
 use edge::BucketWrites;
 use policy::{Slot, Tick};
-use std::collections::HashSet;
 
 /// A request with its interned object.
 #[derive(Clone, Copy, Debug)]
@@ -578,13 +577,14 @@ impl<'t> Servers<'t> {
     }
 
     /// Panics if the counted parts differ from those that requests would find. Checks every object.
+    #[cfg(debug_assertions)]
     pub(super) fn check(&mut self, history: &History) {
         self.disks.iter_mut().for_each(|disk| disk.check());
         for object in 0..self.objects.sizes.len() as u32 {
             let is_coded = self.objects.is_coded(object);
             let servers = history.remaining(is_coded, history.now().bucket_of(object));
             let servers: Vec<u16> = servers.filter(|&one| self.holds(one, object)).collect();
-            let numbers: HashSet<u8> = servers
+            let numbers: std::collections::HashSet<u8> = servers
                 .iter()
                 .map(|&one| self.number(one, object))
                 .collect();

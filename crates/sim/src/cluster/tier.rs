@@ -34,6 +34,7 @@ pub(super) trait Tier {
     /// Receives the furthest hand known to another server.
     fn receive_hand(&mut self, _: u64) {}
     /// Panics if the state is inconsistent. Checks every object.
+    #[cfg(any(test, debug_assertions))]
     fn check(&mut self);
 }
 
@@ -145,6 +146,7 @@ impl<P: Policy> Tier for ShardTier<'_, P> {
         self.shard.entries.slots().collect()
     }
 
+    #[cfg(any(test, debug_assertions))]
     fn check(&mut self) {
         let entries = &self.shard.entries;
         let weights = entries.slots().map(|slot| entries.weight(slot));
