@@ -310,8 +310,8 @@ impl Directory {
             .map_err(|error| error.to_string())
     }
 
-    /// Returns the nodes of a shard: the nodes named in its record, and the nodes that are registered
-    /// for it and named in no record.
+    /// Returns the nodes of a shard: the nodes named in its record, and the nodes registered for it
+    /// that no record names.
     pub fn members(&self, shard: Name) -> Vec<Name> {
         let is_free = |id: &Name| !self.shards.values().any(|(shard, _)| shard.names(*id));
         let record = self.shards.get(&shard).map(|(shard, _)| shard);
