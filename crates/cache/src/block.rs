@@ -11,8 +11,9 @@
 //!          key length     255: the key is outside, together with the value
 //!          value length   511: a word follows, length 12 │ number of marks 4
 //! deadline word  milliseconds since 1970 (48 bits) │ link of the expiry index (16 bits)
-//! marks          32-bit numbers of the entry's groups (`groups.rs`). The block of an entry with
-//!                marks has the word of the length whatever the length is
+//! marks          32-bit numbers of the entry's groups (`groups.rs`), behind the caller's note,
+//!                which has the highest bit, if there is one. The block of an entry with marks has
+//!                the word of the length whatever the length is
 //! ```
 //!
 //! Example: a 16-byte key with a 3-byte value needs 4 + 16 + 3 = 23 bytes, a block of 24 bytes.
@@ -36,8 +37,10 @@ pub const INLINE_KEY_MAX: usize = KEY_OUTSIDE as usize - 1;
 /// the widest words before it.
 pub const INLINE_VALUE_MAX: usize =
     BLOCK_MAX * GRANULE - INLINE_KEY_MAX - 4 - 8 - 16 - 2 - MARK_BYTES * MARKS_MAX;
-/// Maximum number of groups of an entry.
+/// Maximum number of groups of an entry. A note takes the place of one.
 pub const MARKS_MAX: usize = 15;
+/// Bit of a mark that is a note. Numbers of groups are lower.
+pub(crate) const NOTE: u32 = 1 << 31;
 /// Size of a mark in bytes.
 pub(crate) const MARK_BYTES: usize = 4;
 /// Number of bits of the length in the word that follows the header.

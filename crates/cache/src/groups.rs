@@ -8,6 +8,9 @@
 //! members of a dissolved group do not exist for the host, which removes them in steps
 //! ([`Groups::next_stale`]). A number is used again only when no entry has it.
 //!
+//! An entry can also have a *note*, a number that the host gives it and that is stored like that of
+//! a group.
+//!
 //! An entry leaves its groups when it is removed, and a group without members has no record. So
 //! nothing is left of a key that has expired.
 //!
@@ -20,7 +23,7 @@ mod members;
 #[cfg(test)]
 mod tests;
 
-use crate::block::MARKS_MAX;
+use crate::block::{MARKS_MAX, NOTE};
 use members::Members;
 use policy::Slot;
 use std::collections::BTreeMap;
@@ -31,11 +34,13 @@ use std::sync::Arc;
 const GROUP_BYTES: usize =
     2 * size_of::<usize>() + (size_of::<Arc<[u8]>>() + size_of::<u32>()) * 3 / 2;
 
-/// Numbers of an entry's groups.
+/// Numbers of an entry's groups, and its note.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     numbers: [u32; MARKS_MAX],
     len: u8,
+    /// 0 if there is none.
+    note: u32,
 }
 
 impl Marks {
@@ -44,12 +49,25 @@ impl Marks {
         &self.numbers[..usize::from(self.len)]
     }
 
+    /// Returns the note; 0 if there is none.
+    pub fn note(&self) -> u32 {
+        self.note
+    }
+
+    /// Sets the note, before numbers are added.
+    pub(crate) fn set_note(&mut self, note: u32) {
+        debug_assert!(note < NOTE);
+        debug_assert_eq!(self.len, 0);
+        self.note = note;
+    }
+
     /// Adds a number, unless it is there. Returns false if there is no room for it.
     pub(crate) fn push(&mut self, number: u32) -> bool {
         if self.as_slice().contains(&number) {
             return true;
         }
-        let is_free = usize::from(self.len) < MARKS_MAX;
+        let used = usize::from(self.len) + usize::from(self.note != 0);
+        let is_free = used < MARKS_MAX;
         if is_free {
             self.numbers[usize::from(self.len)] = number;
             self.len += 1;
@@ -75,6 +93,8 @@ pub struct GroupFacts {
     pub pairs: u64,
     /// Number of pairs of an entry and a dissolved group, which are not removed yet.
     pub stale_pairs: u64,
+    /// Number of entries with a note.
+    pub noted: u64,
     /// Number of bytes of all groups.
     pub bytes: u64,
 }
@@ -89,6 +109,8 @@ pub struct Groups {
     stale: Vec<u32>,
     pairs: u64,
     stale_pairs: u64,
+    /// Number of entries with a note.
+    noted: u64,
     /// Number of groups that were dissolved.
     dissolved: u64,
     /// Value of `dissolved` when the snapshot in progress began.
@@ -118,6 +140,7 @@ impl Groups {
             }
             None => {
                 self.groups.push(Some(group));
+                assert!(self.groups.len() <= NOTE as usize, "a note is not a number");
                 self.groups.len() as u32 - 1
             }
         };
@@ -268,9 +291,14 @@ impl Groups {
         None
     }
 
-    /// Whether there are no groups.
+    /// Counts a change of an entry's note.
+    pub fn note_changed(&mut self, old: u32, new: u32) {
+        self.noted = self.noted - u64::from(old != 0) + u64::from(new != 0);
+    }
+
+    /// Whether there are no groups and no notes.
     pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty() && self.stale.is_empty()
+        self.by_name.is_empty() && self.stale.is_empty() && self.noted == 0
     }
 
     /// Returns the number of bytes on the heap.
@@ -286,6 +314,7 @@ impl Groups {
             groups: self.by_name.len() as u64,
             pairs: self.pairs,
             stale_pairs: self.stale_pairs,
+            noted: self.noted,
             bytes: self.heap_bytes(),
         }
     }
@@ -302,8 +331,9 @@ impl Groups {
 
     /// Panics if the groups contradict themselves or the entries, whose slots and marks are given.
     pub fn check(&self, entries: &mut dyn Iterator<Item = (Slot, Marks)>) {
-        let (mut pairs, mut stale_pairs) = (0, 0);
+        let (mut pairs, mut stale_pairs, mut noted) = (0, 0, 0);
         for (slot, marks) in entries {
+            noted += u64::from(marks.note() != 0);
             for number in marks.as_slice() {
                 let group = self.group(*number);
                 assert!(group.members.contains(slot.0));
@@ -314,6 +344,7 @@ impl Groups {
             }
         }
         assert_eq!((pairs, stale_pairs), (self.pairs, self.stale_pairs));
+        assert_eq!(noted, self.noted);
         let mut held = 0;
         let (mut named, mut members) = (0, 0);
         for (number, group) in self.groups.iter().enumerate() {

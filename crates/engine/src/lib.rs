@@ -24,7 +24,7 @@ use crate::refusal::Refusal;
 use condition::Condition;
 use session::stats::Stats;
 use settings::Config;
-use store::{Counters, DbFacts, Instants, Key, Kind, MemoryFacts, Tick};
+use store::{Counters, DbFacts, Instants, Key, Kind, MemoryFacts, Soft, Tick};
 use wire::Reply;
 
 /// Number of bytes after which a step of MGET or MSET ends on the segment engine. A step exceeds it
@@ -110,6 +110,30 @@ pub trait Strings {
 
     /// Gives a key these tags and no others, if it exists.
     fn set_tags(&mut self, _key: &Key<'_>, _tags: &[&[u8]]) {}
+
+    /// Returns an error unless keys can be stale or negative, and have leases.
+    ///
+    /// # Errors
+    ///
+    /// The engine has no such keys.
+    fn check_soft(&self) -> Result<(), Refusal> {
+        Err(Refusal::Message(
+            "ERR the segment engine has no stale or negative values and no leases",
+        ))
+    }
+
+    /// Whether the value of a key is stale.
+    fn is_stale(&mut self, _key: &Key<'_>) -> bool {
+        false
+    }
+
+    /// Sets the freshness of a key, if it exists.
+    fn set_soft(&mut self, _key: &Key<'_>, _soft: Soft) {}
+
+    /// Whether a client with this token may store a value with these tags.
+    fn permits(&mut self, _key: &Key<'_>, _token: u64, _tags: Option<&[&[u8]]>) -> bool {
+        false
+    }
 
     /// Appends to a value and returns its new length.
     ///

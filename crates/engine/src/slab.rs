@@ -11,7 +11,8 @@ use session::stats::Stats;
 use settings::{Config, Id};
 use std::ops::{Deref, DerefMut};
 use store::{
-    Class, Counters, DbFacts, Instants, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Tick, View,
+    Class, Counters, DbFacts, Instants, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Soft, Tick,
+    View,
 };
 use wire::Reply;
 use wire::number::{Text, parse_i64};
@@ -230,6 +231,22 @@ impl Strings for Slab<'_, '_> {
         self.view.set_tags(key, tags);
     }
 
+    fn check_soft(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn is_stale(&mut self, key: &Key<'_>) -> bool {
+        self.view.is_stale(key)
+    }
+
+    fn set_soft(&mut self, key: &Key<'_>, soft: Soft) {
+        self.view.set_soft(key, soft);
+    }
+
+    fn permits(&mut self, key: &Key<'_>, token: u64, tags: Option<&[&[u8]]>) -> bool {
+        self.view.permits(key, token, tags)
+    }
+
     fn append(&mut self, key: &Key<'_>, value: &[u8]) -> Result<usize, Refusal> {
         let len = match self.view.peek(key)?.map(<[u8]>::len) {
             None => {
@@ -254,9 +271,9 @@ impl Strings for Slab<'_, '_> {
     }
 
     fn take(&mut self, key: &Key<'_>, reply: &mut Reply<'_>) -> Result<(), Refusal> {
-        if self.reply_value(key, reply)? {
-            self.remove(key);
-        }
+        self.reply_value(key, reply)?;
+        // A lease ends even if there is no value.
+        self.remove(key);
         Ok(())
     }
 

@@ -95,6 +95,12 @@ impl Ctx<'_, '_> {
         let retry_at = retry_at.map_or(NEVER, moment);
         match &self.session.blocking_state {
             BlockingState::MayBlock => {}
+            // A command that replies itself when its time is over.
+            BlockingState::Retrying(waiter)
+                if waiter.replies_late && waiter.deadline.is_some_and(|end| end < now) =>
+            {
+                return false;
+            }
             BlockingState::Retrying(waiter) => {
                 waiter.retry_at.store(retry_at, Relaxed);
                 self.session.blocking_state = BlockingState::StillBlocked;
@@ -123,7 +129,9 @@ impl Ctx<'_, '_> {
             call,
             keys: keys.map(<[u8]>::to_vec).collect(),
             kind,
-            may_fail: kind == Kind::Stream && writes,
+            // FETCH waits for a string, or for the end of a lease.
+            may_fail: kind == Kind::Stream && writes || kind == Kind::String,
+            replies_late: kind == Kind::String,
             writes,
             shards,
             deadline: (timeout_ms > 0).then(|| Moment(now.0.saturating_add(timeout_ms))),

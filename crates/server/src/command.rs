@@ -10,6 +10,7 @@ pub mod config;
 pub mod connection;
 pub mod debug;
 pub mod element_ttl;
+pub mod fetching;
 pub mod geo;
 pub mod hash;
 pub mod hotkeys;
@@ -51,6 +52,7 @@ const FAMILIES: &[&[Spec]] = &[
     list::TABLE,
     key::TABLE,
     tagging::TABLE,
+    fetching::TABLE,
     hash::TABLE,
     sorted_set::TABLE,
     geo::TABLE,

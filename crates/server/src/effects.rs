@@ -23,7 +23,7 @@ use crate::state::Server;
 use rewrite::Rewrite;
 use session::feed::{Batch, Feed};
 use session::spec::{Form, SpecIndex, flag};
-use store::{Class, Key, Keyspace, Lost, Removed, Tick, View};
+use store::{Class, Key, Keyspace, Labels, Lost, Removed, Tick, View};
 use wire::Args;
 use wire::number::Text;
 
@@ -258,14 +258,20 @@ pub fn add_items<'k>(
     feed.append_separately(&mut batch);
 }
 
-/// Adds the tags of a key whose value was added, which a reader sets without them, and the key's
-/// protection from eviction.
+/// Adds the tags and the freshness of a key whose value was added, which a reader sets without
+/// them, and the key's protection from eviction.
 fn add_marks(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
-    let tags = view.tags(key).unwrap_or_default();
+    let Labels { tags, soft } = view.labels(key).unwrap_or_default();
     if !tags.is_empty() {
         let mut args: Vec<&[u8]> = vec![b"TAG", key.bytes];
         args.extend(tags.iter().map(Vec::as_slice));
         batch.add(db, &args);
+    }
+    if soft.is_negative {
+        batch.add(db, &[b"STALE", key.bytes, b"NEGATIVE"]);
+    } else if soft.window_ms > 0 {
+        let ms = Text::unsigned(soft.window_ms);
+        batch.add(db, &[b"STALE", key.bytes, ms.as_bytes()]);
     }
     if view.is_protected(key) == Some(true) {
         batch.add(db, &[b"BLESS", b"SET", key.bytes, b"NO-EVICT"]);

@@ -52,8 +52,11 @@ pub struct Waiter {
     pub keys: Vec<Vec<u8>>,
     /// Type of value that the command waits for.
     pub kind: Kind,
-    /// Whether the command also ends, with an error, when a key is removed or holds another type.
+    /// Whether the command may also end, with an error or another reply, when a key is removed or
+    /// holds another type.
     pub may_fail: bool,
+    /// Whether the command runs once more at the end of the wait, for a reply of its own.
+    pub replies_late: bool,
     /// Whether the command writes.
     pub writes: bool,
     /// Shards that the command needs, in ascending order.

@@ -193,6 +193,7 @@ settings! {
     LearnCpu "learn-cpu", Int(0, 100), "5", Read, "Maximum CPU time for training with segment-eviction gl-cache, in percent of one core; 0 disables training, 100 means training does not wait for idle time.";
     LearnInterval "learn-interval", Int(0, 1_000_000), "0", Read, "Number of requests per stored key after which gl-cache trains again; 0 means 8, and once a day after three days of uptime. Read when segment-eviction is set.";
     NotifyKeyspaceEvents "notify-keyspace-events", Events, "", Events, "Classes of key events to publish: K E S T I V g $ l s h z x e t d i m n o c; A means all but i, m, n, o and c, and no channel. See [notifications](../guide/expiry.md#notifications).";
+    StaleReads "stale-reads", Bool, "yes", Read, "Whether GET and MGET return a value that is stale (SET … STALE) until its deadline, as Redis does with any value; if not, they treat it as missing. FETCH returns it in any case.";
     HllSparseMaxBytes "hll-sparse-max-bytes", Bytes(0, MAX), "3000", Read, "Maximum size of a HyperLogLog in its sparse form, in bytes.";
     HashMaxEntries "hash-max-listpack-entries" or "hash-max-ziplist-entries", Int(0, MAX), "512", Limit("hash_entries"), "Maximum number of fields of a hash in its packed form.";
     HashMaxValue "hash-max-listpack-value" or "hash-max-ziplist-value", Int(0, MAX), "64", Limit("hash_value"), "Maximum size of a field or value of a hash in its packed form, in bytes.";

@@ -108,6 +108,7 @@ fn add_tags(db: &Db, facts: &mut TagFacts) {
     facts.names += groups.groups;
     facts.pairs += groups.pairs;
     facts.invalidated_pairs += groups.stale_pairs;
+    facts.soft_keys += groups.noted;
 }
 
 fn add_expiry(db: &Db, now: Tick, facts: &mut ExpiryFacts) {
@@ -218,6 +219,7 @@ impl Keyspace {
         census.expired_ages.add(&lifetimes.expired_ages);
         census.evicted_ages.add(&lifetimes.evicted_ages);
         add_memory(&locked, &mut census.memory);
+        census.tags.leases += locked.lease_count();
         if census.dbs.len() < locked.dbs.len() {
             census.dbs.resize_with(locked.dbs.len(), DbSums::default);
         }
@@ -286,7 +288,9 @@ impl Keyspace {
     pub fn tag_facts(&self) -> TagFacts {
         let mut facts = TagFacts::default();
         for shard in 0..self.shard_count() {
-            for db in self.guard(shard).dbs.iter().flatten() {
+            let locked = self.guard(shard);
+            facts.leases += locked.lease_count();
+            for db in locked.dbs.iter().flatten() {
                 add_tags(db, &mut facts);
             }
         }

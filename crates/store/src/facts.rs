@@ -67,6 +67,12 @@ pub struct Counters {
     pub evicted_keys: u64,
     /// Number of keys removed because one of their tags was invalidated.
     pub invalidated_keys: u64,
+    /// Number of leases that clients got.
+    pub leases: u64,
+    /// Number of leases that ended early because a shard had too many.
+    pub displaced_leases: u64,
+    /// Number of values that were not stored because their token was not valid.
+    pub refused_tokens: u64,
     /// Number of large values and keys of flushed databases that were dropped in the background.
     pub dropped_objects: u64,
 }
@@ -80,6 +86,9 @@ impl Counters {
         self.expired_elements += other.expired_elements;
         self.evicted_keys += other.evicted_keys;
         self.invalidated_keys += other.invalidated_keys;
+        self.leases += other.leases;
+        self.displaced_leases += other.displaced_leases;
+        self.refused_tokens += other.refused_tokens;
         self.dropped_objects += other.dropped_objects;
     }
 }
@@ -131,6 +140,10 @@ pub struct TagFacts {
     pub pairs: u64,
     /// Number of pairs of a key and an invalidated tag. The keys are hidden and not removed yet.
     pub invalidated_pairs: u64,
+    /// Number of keys that become stale before they expire, or that stand for no value.
+    pub soft_keys: u64,
+    /// Number of leases, among them some that have ended.
+    pub leases: u64,
 }
 
 /// State of the expiry indexes.

@@ -26,6 +26,7 @@ pub mod hyperloglog;
 mod item;
 mod journal;
 mod keyspace;
+mod leases;
 mod lent;
 mod lifetimes;
 mod limits;
@@ -37,6 +38,7 @@ mod shard;
 mod shared;
 mod sizes;
 mod snapshot;
+mod soft;
 mod tagging;
 mod tags;
 mod tracking;
@@ -54,6 +56,7 @@ pub use facts::{
 pub use item::{ItemHead, WrongType};
 pub use journal::{Lost, Removed};
 pub use keyspace::{Keyspace, Options, SHARDS_MAX};
+pub use leases::Leased;
 pub use lifetimes::{SPAN_BINS, Spans};
 pub use limits::Limits;
 pub use policy::Tick;
@@ -61,7 +64,8 @@ pub use saving::{Batch, PackedRecord, Record, RecordValue, SnapshotSink};
 pub use shared::{DATABASES_MAX, Key};
 pub use sizes::{SIZE_BINS, SizeHistograms};
 pub use snapshot::{Loan, SnapshotStep};
-pub use tagging::{TAG_BYTES_MAX, TAGS_MAX, decode_tags};
+pub use soft::{Soft, WINDOW_MS_MAX};
+pub use tagging::{Labels, TAG_BYTES_MAX, TAGS_MAX, decode_labels};
 pub use tracking::{Invalidation, InvalidationCause};
 /// Streams and their parts.
 pub mod stream {
@@ -73,5 +77,5 @@ pub mod stream {
 }
 pub use types::{End, Hash, Interval, List, Set, SortedSet, Stream};
 pub use view::{
-    AnyCollection, Edited, Extent, Instants, Lease, NewDeadline, Pages, Tracking, View,
+    AnyCollection, Edited, Extent, Freshness, Instants, Lease, NewDeadline, Pages, Tracking, View,
 };

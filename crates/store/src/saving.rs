@@ -8,7 +8,7 @@ use crate::item::{ItemHead, value_of};
 use crate::lent::Lent;
 use crate::object::{Object, kind_of};
 use crate::shared::{Db, Shared};
-use crate::tagging::encode_tags;
+use crate::tagging::encode_labels;
 use crate::tags::{TAG_HASH, TAG_ITEM, TAG_SET, TAG_SORTED_SET, TAG_STRING};
 use crate::types::{Hash, List, Set, SortedSet, Stream};
 use cache::{Outside, Value};
@@ -25,8 +25,8 @@ const SPARE_BYTES: usize = 4 << 10;
 const BYTES_PER_STEP: usize = 512;
 /// Tag of an entry whose value is an object of the batch.
 const TAG_OBJECT: u8 = 0;
-/// Bit in the tag of an entry that has tags of its key after its value.
-const HAS_KEY_TAGS: u8 = 1 << 7;
+/// Bit in the tag of an entry that has the labels of its key after its value.
+const HAS_LABELS: u8 = 1 << 7;
 /// Bit in the tag of an entry that is protected from eviction.
 const IS_PROTECTED: u8 = 1 << 6;
 /// Length of the part of a batch before an entry's key.
@@ -45,7 +45,7 @@ pub trait SnapshotSink: Send + Sync {
 ///
 /// ```text
 /// entry   database 1 │ tag 1 │ deadline 8 │ key length 4 │ value length 4 │ key │ value │
-///         length of the key's tags 4 │ the key's tags, both only if it has some
+///         length of the key's labels 4 │ its labels, both only if it has some
 /// ```
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -64,8 +64,9 @@ pub struct Record<'a> {
     pub key: &'a [u8],
     /// The key's own deadline.
     pub deadline: Option<Tick>,
-    /// The tags of the key, as [`crate::decode_tags`] reads them; empty without tags.
-    pub tags: &'a [u8],
+    /// Tags and freshness of the key, as [`crate::decode_labels`] reads them; empty for a plain
+    /// key.
+    pub labels: &'a [u8],
     /// Whether the key is protected from eviction.
     pub is_protected: bool,
     /// The value.
@@ -181,8 +182,8 @@ impl Batch {
         bytes[2..10].copy_from_slice(&deadline.to_le_bytes());
         bytes[10..14].copy_from_slice(&length(key));
         bytes[14..].copy_from_slice(&length(value));
-        if !head.tags.is_empty() {
-            bytes[1] |= HAS_KEY_TAGS;
+        if !head.labels.is_empty() {
+            bytes[1] |= HAS_LABELS;
         }
         if head.is_protected {
             bytes[1] |= IS_PROTECTED;
@@ -191,9 +192,9 @@ impl Batch {
         self.bytes.extend_from_slice(&bytes);
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        if !head.tags.is_empty() {
-            self.bytes.extend_from_slice(&length(&head.tags));
-            self.bytes.extend_from_slice(&head.tags);
+        if !head.labels.is_empty() {
+            self.bytes.extend_from_slice(&length(&head.labels));
+            self.bytes.extend_from_slice(&head.labels);
         }
     }
 
@@ -215,14 +216,14 @@ impl Batch {
             let deadline = u64::from_le_bytes(head[2..10].try_into().expect("eight bytes"));
             let (key, tail) = tail.split_at(word(10));
             let (bytes, mut tail) = tail.split_at(word(14));
-            let mut tags = &tail[..0];
-            if head[1] & HAS_KEY_TAGS != 0 {
+            let mut labels = &tail[..0];
+            if head[1] & HAS_LABELS != 0 {
                 let (len, after) = tail.split_at(4);
                 let len = u32::from_le_bytes(len.try_into().expect("four bytes"));
-                (tags, tail) = after.split_at(len as usize);
+                (labels, tail) = after.split_at(len as usize);
             }
             rest = tail;
-            let value = match head[1] & !(HAS_KEY_TAGS | IS_PROTECTED) {
+            let value = match head[1] & !(HAS_LABELS | IS_PROTECTED) {
                 TAG_STRING => Some(RecordValue::String(bytes)),
                 TAG_ITEM => Some(RecordValue::item(bytes)),
                 TAG_OBJECT => objects.next().and_then(RecordValue::of),
@@ -239,7 +240,7 @@ impl Batch {
                     db: head[0],
                     key,
                     deadline: (deadline != u64::MAX).then_some(Tick(deadline)),
-                    tags,
+                    labels,
                     is_protected: head[1] & IS_PROTECTED != 0,
                     value,
                 });
@@ -251,7 +252,7 @@ impl Batch {
 /// Properties of a key other than its value.
 struct EntryHead {
     deadline: Option<Tick>,
-    tags: Vec<u8>,
+    labels: Vec<u8>,
     is_protected: bool,
 }
 
@@ -326,7 +327,7 @@ impl Saving {
         let has_expired = deadline.is_some_and(|own| self.now > own);
         let head = EntryHead {
             deadline,
-            tags: encode_tags(data, slot),
+            labels: encode_labels(data, slot),
             is_protected: data.is_protected(slot),
         };
         (!has_expired && !data.was_stale(slot)).then_some((label, head))

@@ -3,6 +3,7 @@
 use crate::event::{Class, Event, EventQueue};
 use crate::facts::Counters;
 use crate::journal::{Journal, Lost, Removed};
+use crate::leases::Leases;
 use crate::lifetimes::Lifetimes;
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 mod edit;
 mod invalidation;
+mod leasing;
 mod local;
 mod removal;
 mod waste;
@@ -62,6 +64,8 @@ pub(crate) struct Locked {
     pub waiting: WaitQueues,
     /// Removals by expiry and eviction, while they are recorded.
     pub journal: Option<Box<Journal>>,
+    /// Leases of keys, while there are some.
+    pub leases: Option<Box<Leases>>,
     /// Keys that clients cache, while there are such clients.
     pub tracked: Option<Box<Tracked>>,
     /// Keys that are no longer tracked and must be freed in steps.
@@ -152,6 +156,9 @@ impl Locked {
         }
         if let Some(tracked) = &mut self.tracked {
             tracked.invalidate(key, cause);
+        }
+        if cause == InvalidationCause::Command {
+            self.revoke_lease(db, key);
         }
         if !self.watched.is_empty()
             && let Some(flags) = self.watched.get(&(db, Box::from(key)))
@@ -296,6 +303,9 @@ impl Locked {
             _ => InvalidationCause::Server,
         };
         self.mark_changed(db, &key, cause);
+        if is_stale {
+            self.revoke_lease(db, &key);
+        }
         if removal != Removal::Deleted {
             // A client that reads a group of a stream gets an error.
             let number = || shared.next_event();
@@ -317,43 +327,12 @@ impl Locked {
         }
     }
 
-    /// Counts a removal. Returns the class and the name of its event.
-    fn count_removal(
-        &mut self,
-        removal: Removal,
-        is_stale: bool,
-        age: Option<u64>,
-    ) -> (Class, &'static str) {
-        match removal {
-            // It may have expired or been evicted since its tag was invalidated.
-            _ if is_stale => {
-                self.counters.invalidated_keys += 1;
-                (Class::Invalidated, "invalidated")
-            }
-            Removal::Invalidated => unreachable!("the caller has found the entry to be stale"),
-            Removal::Deleted | Removal::Emptied(_) => (Class::Generic, "del"),
-            Removal::ExpiredOnAccess | Removal::ExpiredByIndex => {
-                self.counters.expired_keys += 1;
-                if let Some(age) = age {
-                    self.lifetimes.expired_ages.count(age);
-                }
-                (Class::Expired, "expired")
-            }
-            Removal::Evicted => {
-                self.counters.evicted_keys += 1;
-                if let Some(age) = age {
-                    self.lifetimes.evicted_ages.count(age);
-                }
-                (Class::Evicted, "evicted")
-            }
-        }
-    }
-
     /// Whether the name of a changed key is needed, apart from its event.
     pub fn is_observed(&self) -> bool {
         !self.watched.is_empty()
             || self.tracked.is_some()
             || self.journal.is_some()
+            || self.leases.is_some()
             || !self.local.is_empty()
     }
 
@@ -499,6 +478,8 @@ impl Locked {
         self.mark_db_watchers(b, Some(a), shared);
         let (i, j) = (a as usize, b as usize);
         self.flushes += 1;
+        self.revoke_leases(a);
+        self.revoke_leases(b);
         self.lifetimes.forget_all();
         self.reach(a.max(b));
         self.dbs.swap(i, j);
@@ -536,6 +517,9 @@ impl Locked {
     pub fn check(&mut self) {
         if let Some(tracked) = &self.tracked {
             tracked.check();
+        }
+        if let Some(leases) = &self.leases {
+            leases.check();
         }
         for (db, bytes) in self.dbs.iter_mut().zip(&self.db_bytes) {
             if let Some(db) = db {

@@ -25,7 +25,7 @@ use crate::object::Object;
 use crate::saving::{Batch, Record, RecordValue, Saving, SnapshotSink, Stop, is_large};
 use crate::shard::Locked;
 use crate::shared::{Db, Key, Shared};
-use crate::tagging::encode_tags;
+use crate::tagging::encode_labels;
 use crate::view::View;
 use policy::{Slot, Tick};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Loan {
     db: u8,
     label: u8,
     deadline: Option<Tick>,
-    tags: Vec<u8>,
+    labels: Vec<u8>,
     is_protected: bool,
     object: Object,
 }
@@ -55,7 +55,7 @@ impl Loan {
             db: self.label,
             key: &self.key,
             deadline: self.deadline,
-            tags: &self.tags,
+            labels: &self.labels,
             is_protected: self.is_protected,
             value: RecordValue::of(&self.object).expect("the value was in its entry"),
         }
@@ -217,14 +217,14 @@ impl View<'_> {
             return None;
         }
         data.entries.mark_saved(slot);
-        let (tags, is_protected) = (encode_tags(data, slot), data.is_protected(slot));
+        let (labels, is_protected) = (encode_labels(data, slot), data.is_protected(slot));
         let (object, deadline) = self.lend_slot(key, slot)?;
         Some(Loan {
             key: key.bytes.into(),
             db: key.db,
             label,
             deadline,
-            tags,
+            labels,
             is_protected,
             object,
         })

@@ -7,9 +7,9 @@
 //! they still find entries that have expired, because the same source deletes those by commands.
 //!
 //! The methods in this file work on keys of any type. The others are in `strings`, `collections`,
-//! `items` (memcached), `tagging`, `databases`, `events`, `waiting` (blocked clients), `tracking`
-//! (clients that cache keys), `journal` (removals for replicas and files), `lease` (long commands)
-//! and `prefetch`.
+//! `items` (memcached), `tagging`, `fetching` (leases), `databases`, `events`, `waiting` (blocked
+//! clients), `tracking` (clients that cache keys), `journal` (removals for replicas and files),
+//! `lease` (long commands) and `prefetch`.
 
 use crate::facts::{EntryFacts, Kind};
 use crate::keyspace::Keyspace;
@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicBool;
 mod collections;
 mod databases;
 mod events;
+mod fetching;
 mod items;
 mod journal;
 mod lease;
@@ -37,6 +38,7 @@ mod tracking;
 mod waiting;
 
 pub use collections::{AnyCollection, Edited};
+pub use fetching::Freshness;
 pub use lease::{Extent, Lease};
 pub use prefetch::Pages;
 pub use tracking::Tracking;
@@ -452,6 +454,7 @@ impl<'a> View<'a> {
     }
 
     fn remove_live(&mut self, key: &Key<'_>, removal: Removal) -> bool {
+        self.revoke_lease(key);
         let Some(slot) = self.live(key) else {
             return false;
         };
@@ -488,7 +491,10 @@ impl<'a> View<'a> {
         } else {
             db.change(slot, NewValue::Same, deadline);
         }
+        // The value is the same, so that a lease holds on.
+        let leases = self.parts(key).2.leases.take();
         self.written(key, deadline);
+        self.parts(key).2.leases = leases;
         true
     }
 

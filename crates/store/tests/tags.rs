@@ -1,20 +1,21 @@
-//! Random operations on keys with tags against a plain map, with snapshots in between. A key of the
-//! model has its value, its deadline and its tags; to invalidate a tag is to remove its keys at
-//! once.
+//! Random operations on keys with tags and stale times against a plain map, with snapshots in
+//! between. A key of the model has its value, its deadline, its tags and its stale time; to
+//! invalidate a tag is to remove its keys at once.
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use store::{
     Batch, Class, Event, Keyspace, NewDeadline, Options, Record, RecordValue, SnapshotSink,
-    SnapshotStep, TAGS_MAX, TagFacts, Tick, View, decode_tags,
+    SnapshotStep, Soft, TAGS_MAX, TagFacts, Tick, View, decode_labels,
 };
 
 const START: u64 = 1_700_000_000_000;
 const DB: u8 = 1;
 
-/// Length of a value, deadline and tags.
-type Model = BTreeMap<u8, (usize, Option<u64>, BTreeSet<u8>)>;
+/// Length of a value, deadline, tags and stale time.
+type Held = (usize, Option<u64>, BTreeSet<u8>, u64);
+type Model = BTreeMap<u8, Held>;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -23,6 +24,7 @@ enum Op {
     Append(u8, usize),
     Tag(u8, Vec<u8>),
     Untag(u8),
+    Soft(u8, u64),
     Deadline(u8, Option<u64>),
     Delete(u8),
     Copy(u8, u8),
@@ -56,6 +58,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (key(), 1..40usize).prop_map(|(k, n)| Op::Append(k, n)),
         12 => (key(), prop::collection::vec(tag(), 1..5)).prop_map(|(k, t)| Op::Tag(k, t)),
         2 => key().prop_map(Op::Untag),
+        5 => (key(), prop_oneof![Just(0), 1..900u64, Just(1 << 33)]).prop_map(|(k, ms)| Op::Soft(k, ms)),
         3 => (key(), ttl()).prop_map(|(k, t)| Op::Deadline(k, t)),
         3 => key().prop_map(Op::Delete),
         2 => (key(), key()).prop_map(|(a, b)| Op::Copy(a, b)),
@@ -84,8 +87,8 @@ fn tag(number: u8) -> Vec<u8> {
     format!("tag:{number}").into_bytes()
 }
 
-/// Contents of a snapshot: length of the value, deadline and tags, by key.
-type Saved = BTreeMap<Vec<u8>, (usize, Option<u64>, BTreeSet<Vec<u8>>)>;
+/// Contents of a snapshot: length of the value, deadline, tags and stale time, by key.
+type Saved = BTreeMap<Vec<u8>, (usize, Option<u64>, BTreeSet<Vec<u8>>, u64)>;
 
 #[derive(Default)]
 struct Sink(Mutex<Saved>);
@@ -95,9 +98,10 @@ impl Sink {
         let RecordValue::String(value) = record.value else {
             panic!("{:?} is no string", record.value)
         };
-        let tags = decode_tags(record.tags).expect("encoded tags");
-        let tags = tags.into_iter().map(<[u8]>::to_vec).collect();
-        let saved = (value.len(), record.deadline.map(|at| at.0), tags);
+        let labels = decode_labels(record.labels).expect("encoded tags");
+        let tags = labels.tags.into_iter().map(<[u8]>::to_vec).collect();
+        let deadline = record.deadline.map(|at| at.0);
+        let saved = (value.len(), deadline, tags, labels.soft.window_ms);
         let before = self
             .0
             .lock()
@@ -160,9 +164,9 @@ impl Run {
     fn bury(&mut self) {
         let now = self.now;
         self.model
-            .retain(|_, (_, at, _)| at.is_none_or(|at| at >= now));
+            .retain(|_, (_, at, ..)| at.is_none_or(|at| at >= now));
         self.other
-            .retain(|_, (_, at, _)| at.is_none_or(|at| at >= now));
+            .retain(|_, (_, at, ..)| at.is_none_or(|at| at >= now));
     }
 
     fn count(&mut self, events: &[Event]) {
@@ -182,11 +186,13 @@ impl Run {
         let at = ttl.map(|ttl| self.now + ttl);
         let deadline = at.map_or(NewDeadline::Clear, |at| NewDeadline::At(Tick(at)));
         self.on(key, |view, key| view.set(key, &vec![b'v'; len], deadline));
-        self.model.insert(key, (len, at, BTreeSet::new()));
+        self.model.insert(key, (len, at, BTreeSet::new(), 0));
     }
 
     fn tag(&mut self, key: u8, new: &[u8]) {
-        let held = self.model.get_mut(&key).map(|(.., tags)| {
+        let held = self.model.get_mut(&key).map(|(_, _, tags, window)| {
+            let room = TAGS_MAX - usize::from(*window > 0);
+            assert!(room > 8, "all tags of the test fit");
             tags.extend(new);
             tags.iter().map(|number| tag(*number)).collect::<Vec<_>>()
         });
@@ -197,7 +203,7 @@ impl Run {
 
     fn invalidate(&mut self, number: u8) {
         let before = self.model.len();
-        let tagged = |(.., tags): &(usize, Option<u64>, BTreeSet<u8>)| tags.contains(&number);
+        let tagged = |(_, _, tags, _): &Held| tags.contains(&number);
         let keys = self.model.values().filter(|held| tagged(held)).count();
         self.model.retain(|_, held| !tagged(held));
         self.invalidated += before - self.model.len();
@@ -213,10 +219,10 @@ impl Run {
             let sink = Arc::new(Sink::default());
             let dynamic: Arc<dyn SnapshotSink> = Arc::<Sink>::clone(&sink);
             self.space.lock_all(Tick(self.now)).begin_snapshot(&dynamic);
-            let all = self.model.iter().map(|(key, (len, at, tags))| {
+            let all = self.model.iter().map(|(key, (len, at, tags, window))| {
                 let tags = tags.iter().map(|number| tag(*number)).collect();
                 // The keys of both databases have different names.
-                (name(*key), (*len, *at, tags))
+                (name(*key), (*len, *at, tags, *window))
             });
             self.saving = Some((sink, all.collect(), 0));
         }
@@ -265,6 +271,11 @@ impl Run {
             Op::Untag(key) => {
                 self.on(key, |view, key| view.set_tags::<Vec<u8>>(key, &[]));
                 self.model.entry(key).and_modify(|held| held.2.clear());
+            }
+            Op::Soft(key, ms) => {
+                self.on(key, |view, key| view.set_soft(key, Soft::window(ms)));
+                let kept = if ms == 1 << 33 { 8_589_935_000 } else { ms };
+                self.model.entry(key).and_modify(|held| held.3 = kept);
             }
             Op::Deadline(key, ttl) => {
                 let at = ttl.map(|ttl| self.now + ttl);
@@ -382,7 +393,10 @@ impl Run {
             let tags = view
                 .tags(&at)
                 .map(|tags| tags.into_iter().collect::<BTreeSet<_>>());
-            let wanted = held.map(|(.., tags)| tags.iter().map(|number| tag(*number)).collect());
+            let soft = view.soft(&at).map(|soft| soft.window_ms);
+            assert_eq!(soft, held.map(|held| held.3));
+            let wanted =
+                held.map(|(_, _, tags, _)| tags.iter().map(|number| tag(*number)).collect());
             assert_eq!(tags, wanted);
         }
     }
@@ -412,7 +426,11 @@ proptest! {
         // Keys that have expired before their removal are reported as invalidated, too.
         prop_assert!(run.invalidated_events >= run.invalidated);
         prop_assert!(run.model.values().all(|held| held.2.is_empty()));
-        if run.other.is_empty() {
+        for held in run.model.values() {
+            let is_plain = held.3 == 0;
+            prop_assert!(is_plain || run.space.tag_facts().soft_keys > 0);
+        }
+        if run.other.is_empty() && run.model.values().all(|held| held.3 == 0) {
             prop_assert_eq!(run.space.tag_facts(), TagFacts::default());
             prop_assert_eq!(run.space.memory_facts().tag_bytes, 0);
         }

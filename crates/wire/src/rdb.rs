@@ -59,7 +59,7 @@ pub use writer::{Ending, Framing, Writer};
 
 /// Name of the additional field with the head of a memcached item, which precedes its key.
 pub const ITEM_FIELD: &[u8] = b"mayfly-item";
-/// Name of the additional field with the tags of a key, which precedes it.
+/// Name of the additional field with the tags and the freshness of a key, which precedes it.
 pub const TAGS_FIELD: &[u8] = b"mayfly-tags";
 /// Name of the additional field before a key that is protected from eviction. Its value is empty.
 pub const PROTECTED_FIELD: &[u8] = b"mayfly-no-evict";

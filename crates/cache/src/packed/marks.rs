@@ -1,7 +1,8 @@
-//! Marks of entries: the numbers of the groups that an entry belongs to, in its block.
+//! Marks of entries: the numbers of the groups that an entry belongs to, and the caller's note, in
+//! its block.
 
 use super::PackedEntries;
-use crate::block::{MARK_BYTES, OUTSIDE, Parts, read_u32};
+use crate::block::{MARK_BYTES, NOTE, OUTSIDE, Parts, read_u32};
 use crate::groups::Marks;
 use crate::value::Outside;
 use policy::{Meta, Slot};
@@ -13,9 +14,26 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         let bytes = &block[self.blocks.widths.marks(block)];
         let mut marks = Marks::default();
         for at in (0..bytes.len()).step_by(MARK_BYTES) {
-            marks.push(read_u32(bytes, at));
+            match read_u32(bytes, at) {
+                note if note & NOTE != 0 => marks.set_note(note & !NOTE),
+                number => drop(marks.push(number)),
+            }
         }
         marks
+    }
+
+    /// Returns the note of a live entry; 0 if it has none.
+    #[inline]
+    pub fn note(&self, slot: Slot) -> u32 {
+        let block = self.blocks.arena.from(slot.0);
+        let at = self.blocks.widths.marks(block);
+        if at.is_empty() {
+            return 0;
+        }
+        match read_u32(block, at.start) {
+            note if note & NOTE != 0 => note & !NOTE,
+            _ => 0,
+        }
     }
 
     /// Replaces the marks of a live entry. Returns the entry's slot after the change.
@@ -29,7 +47,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         old.extend_from_slice(&bytes[layout.key_at..layout.value_at() + layout.value_len]);
         let (key, value) = old.split_at(layout.value_at() - layout.key_at);
         debug_assert!(layout.kind() != OUTSIDE || value.len() == 4);
-        let numbers = marks.as_slice().iter();
+        let note = (marks.note() != 0).then_some(marks.note() | NOTE);
+        let numbers = note.iter().chain(marks.as_slice());
         let numbers: Vec<u8> = numbers.flat_map(|number| number.to_le_bytes()).collect();
         let parts = Parts {
             kind: layout.kind(),

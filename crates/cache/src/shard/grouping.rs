@@ -68,14 +68,26 @@ where
         }
     }
 
-    /// Makes an entry that is not stale a member of the groups with these names only. Returns its
-    /// slot after the change. Names beyond [`crate::MARKS_MAX`] have no effect.
+    /// Returns the note of an entry; 0 if it has none.
+    #[inline(always)]
+    pub fn note(&self, slot: Slot) -> u32 {
+        match self.groups {
+            Some(_) => self.entries.note(slot),
+            None => 0,
+        }
+    }
+
+    /// Makes an entry that is not stale a member of the groups with these names only, and gives it
+    /// a note below 2^31, or none. Returns its slot after the change. Names beyond
+    /// [`crate::MARKS_MAX`] have no effect.
     pub fn set_groups<'n>(
         &mut self,
         slot: Slot,
         names: impl IntoIterator<Item = &'n [u8]>,
+        note: u32,
     ) -> Slot {
         let (old, mut new) = (self.entries.marks(slot), Marks::default());
+        new.set_note(note);
         let mut names = names.into_iter().peekable();
         if names.peek().is_some() {
             let groups = self.groups.get_or_insert_default();
@@ -89,7 +101,8 @@ where
         if old == new {
             return slot;
         }
-        let groups = self.groups.as_mut().expect("one of both has groups");
+        let groups = self.groups.get_or_insert_default();
+        groups.note_changed(old.note(), note);
         let is_in = |marks: &Marks, number: &u32| marks.as_slice().contains(number);
         for number in new.as_slice().iter().filter(|number| !is_in(&old, number)) {
             groups.add(*number, slot);
@@ -127,6 +140,7 @@ where
             for number in marks.as_slice() {
                 groups.remove(*number, slot);
             }
+            groups.note_changed(marks.note(), 0);
             self.drop_empty_groups();
         }
     }

@@ -16,8 +16,8 @@ pub fn entry(
     spill: &mut dyn FnMut(&mut Writer),
 ) -> bool {
     let (key, deadline) = (record.key, record.deadline.map(|deadline| deadline.0));
-    if !record.tags.is_empty() {
-        writer.field(TAGS_FIELD, record.tags);
+    if !record.labels.is_empty() {
+        writer.field(TAGS_FIELD, record.labels);
     }
     if record.is_protected {
         writer.field(PROTECTED_FIELD, b"");

@@ -88,8 +88,8 @@ pub const TABLE: &[Spec] = commands! {
         on_both!(set::set).of_value(),
         "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] \
          [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] \
-         [TAGS numtags:integer tag...]",
-        "Sets the string value of a key, optionally with an expiration and tags and only if a condition holds.";
+         [TAGS numtags:integer tag...] [STALE stale-seconds | PSTALE stale-milliseconds | NEGATIVE] [TOKEN token]",
+        "Sets the string value of a key, optionally with an expiration, tags and a stale time and only if a condition holds.";
     "setex" 4, WRITE | DENYOOM => Form::String, Keys::ONE => Access::OVERWRITE, "2.0.0",
         on_both!(set::setex).by_arguments(),
         "key seconds value", "Sets the string value of a key that expires after a number of seconds.";

@@ -35,13 +35,13 @@ const INVALIDATED_MAX: usize = 10_000;
 
 const NUMTAGS: Refusal = Refusal::Message("ERR numtags must be the number of tags that follow it");
 const WRONG_TAG: Refusal = Refusal::Message("ERR a tag must have 1 to 1024 bytes");
-const TOO_MANY: Refusal = Refusal::Message("ERR a key can have at most 15 tags");
+const TOO_MANY: Refusal = Refusal::Message("ERR a key can have at most 14 tags");
 const NO_SOFT: Refusal = Refusal::Message(
     "ERR SOFT needs keys that can be stale, which this version does not have: use INVALIDATE without it",
 );
 
 const _: () = assert!(TAG_BYTES_MAX == 1024);
-const _: () = assert!(TAGS_MAX == 15);
+const _: () = assert!(TAGS_MAX == 14);
 
 /// Returns the tags after their number, which is the first argument.
 pub fn counted(args: Args<'_>) -> Result<Args<'_>, Refusal> {

@@ -209,8 +209,8 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         Some(args.from(at + 2).first(count))
     }
 
-    /// Adds the tags and the protection of a key whose value was added.
-    fn tags(&mut self, key: &Key<'_>) {
+    /// Adds the tags, the freshness and the protection of a key whose value was added.
+    fn marks(&mut self, key: &Key<'_>) {
         add_marks(self.batch, self.ctx.view.view, self.db, key);
     }
 
@@ -228,7 +228,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             }
             None => self.batch.add(self.db, &[b"SET", name, value]),
         }
-        self.tags(&key);
+        self.marks(&key);
     }
 
     fn strings(&mut self) {
@@ -268,7 +268,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             None => self.add(&args),
             Some(_) => self.add(&[&args[..], &[b"ABSTTL"]].concat()),
         }
-        self.tags(&key);
+        self.marks(&key);
     }
 
     /// Adds the current state of all keys of the command.
@@ -295,7 +295,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             None => self.add(&args),
             Some(_) => self.add(&[&args[..], &[b"ABSTTL"]].concat()),
         }
-        self.tags(&key);
+        self.marks(&key);
     }
 
     /// Adds the current deadlines of elements.

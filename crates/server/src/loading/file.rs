@@ -262,7 +262,7 @@ struct Loader<'s, R> {
     key: Vec<u8>,
     /// Head of the memcached item that is read next.
     item: Option<ItemHead>,
-    /// Tags and protection of the key that is read next.
+    /// Tags, freshness and protection of the key that is read next.
     marks: Marks,
     storer: Storer<'s>,
     /// For each shard, keys that were read and not stored.
@@ -405,9 +405,9 @@ impl<'s, R: io::Read> Loader<'s, R> {
                         )
                     }
                     TAGS_FIELD => {
-                        let tags = store::decode_tags(value);
-                        tags.ok_or_else(|| at("expected the tags of a key".into()))?;
-                        self.marks.tags = value.to_vec();
+                        let labels = store::decode_labels(value);
+                        labels.ok_or_else(|| at("expected the tags of a key".into()))?;
+                        self.marks.labels = value.to_vec();
                     }
                     PROTECTED_FIELD => self.marks.is_protected = true,
                     b"ctime" if self.is_base => {
@@ -485,7 +485,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
         let key = self.server.data.keyspace.key(self.database, &self.key);
         let shard = self.server.data.keyspace.shard_of(&key);
         let offset = self.reader.offset();
-        // Keys with tags or protection are stored one by one.
+        // Keys with tags, a freshness or protection are stored one by one.
         if !is_string && others.is_some() && is_plain {
             let raw = self.reader.raw_value(RAW_BYTES_MAX);
             if let Some(raw) = raw.map_err(|error| error.to_string())? {

@@ -18,8 +18,8 @@ pub struct Failure {
 /// Properties of a key other than its value and its deadline.
 #[derive(Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Tags, as [`store::decode_tags`] reads them.
-    pub tags: Vec<u8>,
+    /// Tags and freshness, as [`store::decode_labels`] reads them.
+    pub labels: Vec<u8>,
     /// Whether the key is protected from eviction.
     pub is_protected: bool,
 }
@@ -150,8 +150,8 @@ impl Storer<'_> {
     /// Gives a key that was stored its marks. The caller must not hold a shard.
     pub fn mark(&self, key: &Key<'_>, marks: &Marks, now: Tick) {
         let mut view = view(&self.server.data.keyspace, key, now);
-        if let Some(tags) = store::decode_tags(&marks.tags).filter(|tags| !tags.is_empty()) {
-            view.set_tags(key, &tags);
+        if let Some(labels) = store::decode_labels(&marks.labels).filter(|of| !of.is_empty()) {
+            view.set_labels(key, &labels);
         }
         if marks.is_protected {
             view.protect(key, true);

@@ -78,6 +78,12 @@ impl<'s> Observer<'s> {
             self.text(&[b"TAGS", name]),
             self.text(&[b"BLESS", b"GET", name]),
         ];
+        let space = &self.server.data.keyspace;
+        let mut view = space.lock_all(self.now);
+        view.set_horizon(Tick(0));
+        let soft = view.soft(&space.key(self.session.db, name));
+        drop(view);
+        lines.push(format!("{soft:?}"));
         if lines[0].contains("stream") {
             lines.push(self.text(&[b"XRANGE", name, b"-", b"+"]));
             lines.push(self.text(&[b"XRETENTION", name]));

@@ -310,7 +310,7 @@ fn items_of_memcached_keep_their_flags() {
 }
 
 #[test]
-fn keys_keep_their_tags() {
+fn keys_keep_their_tags_and_their_freshness() {
     let file = file(|writer| {
         writer.field(TAGS_FIELD, b"\x01\0a\x02\0\0\xff");
         string(writer, "s", "value", None);
@@ -318,6 +318,10 @@ fn keys_keep_their_tags() {
         writer.field(TAGS_FIELD, b"\x01\0a");
         writer.begin(b"m", None, Encoding::Set, 1);
         writer.put(&named("member"));
+        writer.field(TAGS_FIELD, b"\0\0\x58\x02\0\0\x01\0t");
+        string(writer, "soft", "value", Some(START.0 + 500));
+        writer.field(TAGS_FIELD, b"\0\0\0\0\0\x40");
+        string(writer, "absent", "", Some(START.0 + 500));
         // Tags of a key that has expired are not those of the next one.
         writer.field(TAGS_FIELD, b"\x01\0a");
         string(writer, "gone", "value", Some(START.0 - 1));
@@ -328,6 +332,9 @@ fn keys_keep_their_tags() {
         check(
             &mut bench,
             &[
+                ("FETCH soft", "[\"value\" \"stale\" 500 nil]"),
+                ("TAGS soft", "[\"t\"]"),
+                ("FETCH absent", "[\"\" \"negative\" 500 nil]"),
                 ("TAGS s", "[\"a\" \"\\x00\\xff\"]"),
                 ("TAGS plain", "[]"),
                 ("TAGS m", "[\"a\"]"),

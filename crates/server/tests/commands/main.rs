@@ -7,6 +7,7 @@ mod files;
 mod full_memory;
 mod hidden;
 mod items;
+mod leases;
 mod memcached;
 mod random;
 mod random_bits;

@@ -105,6 +105,7 @@ scripts! {
     keys_are_handled: "generic.txt",
     keys_are_protected_from_eviction: "bless.txt",
     keys_have_tags: "tags.txt",
+    values_become_stale: "fetch.txt",
     deadlines_are_kept: "expire.txt",
     keys_are_listed: "scan.txt",
     databases_as_a_whole: "whole.txt",

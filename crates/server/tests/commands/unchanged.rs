@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::Tick;
+use store::{Soft, Tick};
 use wire::Protocol;
 
 /// Commands that count as changes even if they store the same value again, as in Redis.
@@ -32,8 +32,8 @@ const ALWAYS: [&str; 18] = [
     "swapdb",
 ];
 
-/// Each key with its payload and its deadline.
-type Keys = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<Tick>)>;
+/// Each key with its payload, its deadline and its freshness.
+type Keys = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<Tick>, Option<Soft>)>;
 
 fn keys(bench: &Bench) -> Keys {
     let mut names = Vec::new();
@@ -55,8 +55,11 @@ fn keys(bench: &Bench) -> Keys {
             server::exec(&bench.server, &mut session, &args, bench.now, &mut payload);
         }
         let space = &bench.server.data.keyspace;
-        let deadline = space.lock_all(bench.now).deadline(&space.key(db, &name));
-        keys.insert((db, name), (payload, deadline.flatten()));
+        let mut view = space.lock_all(bench.now);
+        let key = space.key(db, &name);
+        let (deadline, soft) = (view.deadline(&key), view.soft(&key));
+        drop(view);
+        keys.insert((db, name), (payload, deadline.flatten(), soft));
     }
     keys
 }

@@ -30,6 +30,9 @@ impl Locked {
     /// Makes the keys of tags stale, and fails the transactions that watch them. Returns the number
     /// of keys; a key that had two of the tags counts twice.
     pub fn invalidate_tags(&mut self, db: u8, tags: &[&[u8]], now: Tick, shared: &Shared) -> u64 {
+        if let Some(leases) = &mut self.leases {
+            tags.iter().for_each(|tag| leases.invalidated(db, tag));
+        }
         let Some(Some(data)) = self.dbs.get_mut(db as usize) else {
             return 0;
         };

@@ -1,5 +1,8 @@
 //! Reasons for which an entry is removed, and the room that eviction makes for a write.
 
+use super::Locked;
+use crate::event::Class;
+
 /// Number of bytes for which a write evicts.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Room {
@@ -43,4 +46,38 @@ pub(crate) enum IndexState {
     Indexed,
     /// The index has just returned the entry and removed it.
     Removed,
+}
+
+impl Locked {
+    /// Counts a removal. Returns the class and the name of its event.
+    pub fn count_removal(
+        &mut self,
+        removal: Removal,
+        is_stale: bool,
+        age: Option<u64>,
+    ) -> (Class, &'static str) {
+        match removal {
+            // It may have expired or been evicted since its tag was invalidated.
+            _ if is_stale => {
+                self.counters.invalidated_keys += 1;
+                (Class::Invalidated, "invalidated")
+            }
+            Removal::Invalidated => unreachable!("the caller has found the entry to be stale"),
+            Removal::Deleted | Removal::Emptied(_) => (Class::Generic, "del"),
+            Removal::ExpiredOnAccess | Removal::ExpiredByIndex => {
+                self.counters.expired_keys += 1;
+                if let Some(age) = age {
+                    self.lifetimes.expired_ages.count(age);
+                }
+                (Class::Expired, "expired")
+            }
+            Removal::Evicted => {
+                self.counters.evicted_keys += 1;
+                if let Some(age) = age {
+                    self.lifetimes.evicted_ages.count(age);
+                }
+                (Class::Evicted, "evicted")
+            }
+        }
+    }
 }

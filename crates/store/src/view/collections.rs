@@ -318,7 +318,7 @@ impl<'a> View<'a> {
         let Ok(slot) = self.live_or_dead(from, Purpose::Read) else {
             return false;
         };
-        let (scene, tags) = (self.scene(), self.tags_at(from, slot));
+        let (scene, labels) = (self.scene(), self.labels_at(from, slot));
         let db = self.db(from);
         let own = db.entries.own_deadline(slot);
         let object = match db.value(slot) {
@@ -328,7 +328,7 @@ impl<'a> View<'a> {
         };
         let found = self.live(to);
         self.put_object(to, found, object, own);
-        self.pass_tags(to, &tags);
+        self.pass_labels(to, &labels);
         true
     }
 
@@ -338,7 +338,7 @@ impl<'a> View<'a> {
         let Some(slot) = self.live(from) else {
             return false;
         };
-        let tags = self.tags_at(from, slot);
+        let labels = self.labels_at(from, slot);
         let is_protected = self.db(from).is_protected(slot);
         let (space, _, locked) = self.parts(from);
         locked.preserve(from.db, slot, space.shared());
@@ -358,7 +358,7 @@ impl<'a> View<'a> {
         self.mark_ready(from);
         let object = object.expect("a value is inline or outside");
         self.put_object(to, found, object, own);
-        self.pass_tags(to, &tags);
+        self.pass_labels(to, &labels);
         self.pass_protection(to, is_protected);
         true
     }

@@ -128,6 +128,7 @@ impl View<'_> {
             locked.flushes += 1;
             locked.lifetimes.forget_all();
             locked.forget_local(db);
+            locked.revoke_leases(db);
             let number = || space.shared().next_event();
             locked.waiting.mark_all_ready([db, db], number);
             has_ready |= locked.waiting.has_ready();

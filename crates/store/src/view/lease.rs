@@ -11,6 +11,7 @@ use crate::lent::Lent;
 use crate::object::{Object, kind_of};
 use crate::shard::{Removal, file};
 use crate::shared::{Db, Key};
+use crate::tagging::Labels;
 use crate::types::{SortedSet, Stream};
 use cache::{NewValue, Outside, Value};
 use policy::{Slot, Tick};
@@ -153,13 +154,13 @@ impl View<'_> {
         }
         for db in 0..databases {
             let key = self.space.key(db as u8, name);
-            let tags = self.tags(&key).unwrap_or_default();
+            let labels = self.labels(&key).unwrap_or_default();
             let is_protected = self.is_protected(&key) == Some(true);
             let taken = self.lend_value(&key);
             let was_present = taken.is_some();
             if let Some((object, own)) = taken {
                 to.place(&key, None, object, own);
-                to.pass_tags(&key, &tags);
+                to.pass_labels(&key, &labels);
                 to.pass_protection(&key, is_protected);
             }
             let is_changed = Arc::new(AtomicBool::new(false));
@@ -350,9 +351,9 @@ impl View<'_> {
             return;
         }
         let found = self.find(key);
-        let (tags, is_protected) = match from.find(key) {
-            Some(slot) => (from.tags_at(key, slot), from.db(key).is_protected(slot)),
-            None => (Vec::new(), false),
+        let (labels, is_protected) = match from.find(key) {
+            Some(slot) => (from.labels_at(key, slot), from.db(key).is_protected(slot)),
+            None => (Labels::default(), false),
         };
         match (from.take_value(key), found) {
             // The key expired here, with its event, before the command ended.
@@ -362,7 +363,7 @@ impl View<'_> {
             }
             (Some((object, own)), found) => {
                 self.place(key, found, object, own);
-                self.pass_tags(key, &tags);
+                self.pass_labels(key, &labels);
                 self.pass_protection(key, is_protected);
             }
             (None, Some(slot)) => self.remove_slot(key, slot, Removal::Deleted),

@@ -5,6 +5,7 @@ use crate::item::{WrongType, item_of, string_of, value_of};
 use crate::object::Object;
 use crate::shard::Room;
 use crate::shared::{Db, HUGE_BYTES, Key};
+use crate::tagging::Labels;
 use crate::tags::TAG_STRING;
 use crate::tracking::InvalidationCause;
 use cache::{NewValue, Value};
@@ -51,13 +52,14 @@ impl View<'_> {
 
     /// Like [`View::set`] for a value that results from the present one: the key keeps its tags.
     pub fn update(&mut self, key: &Key<'_>, value: &[u8], deadline: NewDeadline) {
-        let tags = match self.live(key) {
-            Some(slot) if self.db(key).has_groups() => self.tags_at(key, slot),
-            _ => Vec::new(),
+        let mut labels = match self.live(key) {
+            Some(slot) if self.db(key).has_groups() => self.labels_at(key, slot),
+            _ => Labels::default(),
         };
+        labels.soft.is_negative = false;
         self.set(key, value, deadline);
-        if !tags.is_empty() {
-            self.pass_tags(key, &tags);
+        if !labels.is_empty() {
+            self.pass_labels(key, &labels);
         }
     }
 

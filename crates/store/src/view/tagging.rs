@@ -13,6 +13,8 @@ use super::{NewDeadline, View};
 use crate::Keyspace;
 use crate::shard::Room;
 use crate::shared::Key;
+use crate::soft::Soft;
+use crate::tagging::Labels;
 use policy::Slot;
 
 /// Number of bytes that a tag adds to a small entry, for the eviction that makes room for it.
@@ -21,46 +23,62 @@ const BYTES_PER_TAG: usize = 16;
 impl View<'_> {
     /// Returns the tags of a live key; `None` if there is no such key. Does not count the access.
     pub fn tags(&mut self, key: &Key<'_>) -> Option<Vec<Vec<u8>>> {
-        let slot = self.live_or_dead(key, super::Purpose::Read).ok()?;
-        Some(self.tags_at(key, slot))
+        Some(self.labels(key)?.tags)
     }
 
-    /// Returns the tags of an entry.
-    pub(super) fn tags_at(&mut self, key: &Key<'_>, slot: Slot) -> Vec<Vec<u8>> {
+    /// Returns the tags and the freshness of a live key; `None` if there is no such key.
+    pub fn labels(&mut self, key: &Key<'_>) -> Option<Labels<Vec<u8>>> {
+        let slot = self.live_or_dead(key, super::Purpose::Read).ok()?;
+        Some(self.labels_at(key, slot))
+    }
+
+    /// Returns the tags and the freshness of an entry.
+    pub(super) fn labels_at(&mut self, key: &Key<'_>, slot: Slot) -> Labels<Vec<u8>> {
         let mut tags = Vec::new();
         let each = &mut |name: &[u8]| tags.push(name.to_vec());
-        self.db(key).each_group(slot, each);
-        tags
+        let db = self.db(key);
+        db.each_group(slot, each);
+        let soft = Soft::of(db.note(slot));
+        Labels { tags, soft }
     }
 
     /// Gives a live key these tags and no others; those beyond [`crate::TAGS_MAX`] are left out. It
     /// counts as a change, but not as one of the value, so that watchers are not notified. Returns
     /// whether there is such a key.
     pub fn set_tags<T: AsRef<[u8]>>(&mut self, key: &Key<'_>, tags: &[T]) -> bool {
+        let soft = self.soft(key).unwrap_or_default();
+        let tags = tags.iter().map(AsRef::as_ref).collect();
+        self.set_labels(key, &Labels { tags, soft })
+    }
+
+    /// Like [`View::set_tags`], for the tags and the freshness.
+    pub fn set_labels<T: AsRef<[u8]>>(&mut self, key: &Key<'_>, labels: &Labels<T>) -> bool {
         let Some(slot) = self.live(key) else {
             return false;
         };
-        self.set_tags_at(key, slot, tags);
+        self.set_labels_at(key, slot, labels);
         let locked = self.parts(key).2;
         locked.changes += 1;
         self.changes += 1;
         true
     }
 
-    /// Gives an entry these tags and no others. Returns its slot after the change.
-    pub(super) fn set_tags_at<T: AsRef<[u8]>>(
+    /// Gives an entry these tags and no others, and this freshness. Returns its slot after the
+    /// change.
+    fn set_labels_at<T: AsRef<[u8]>>(
         &mut self,
         key: &Key<'_>,
         slot: Slot,
-        tags: &[T],
+        labels: &Labels<T>,
     ) -> Slot {
+        let Labels { tags, soft } = labels;
         let now = self.now;
         let (space, _, locked) = self.parts(key);
         let shared = space.shared();
         locked.preserve(key.db, slot, shared);
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
-        let slot = db.set_groups(slot, tags.iter().map(AsRef::as_ref));
+        let slot = db.set_groups(slot, tags.iter().map(AsRef::as_ref), soft.note());
         let locked = self.parts(key).2;
         locked.account(key.db, shared);
         if !tags.is_empty() {
@@ -70,18 +88,19 @@ impl View<'_> {
         slot
     }
 
-    /// Removes the tags of an entry whose value is replaced as a whole. Returns its slot after the
-    /// change.
+    /// Removes the tags and the freshness of an entry whose value is replaced as a whole. Returns
+    /// its slot after the change.
     #[inline]
     pub(super) fn without_tags(&mut self, key: &Key<'_>, found: Option<Slot>) -> Option<Slot> {
         let slot = found?;
         match self.db(key).has_groups() {
-            true => Some(self.set_tags_at::<&[u8]>(key, slot, &[])),
+            true => Some(self.set_labels_at(key, slot, &Labels::<&[u8]>::default())),
             false => found,
         }
     }
 
-    /// Like [`View::without_tags`], unless the deadline is kept.
+    /// Like [`View::without_tags`], unless the deadline is kept. A key with a new value does not
+    /// say that there is none.
     #[inline]
     pub(super) fn retagged(
         &mut self,
@@ -90,17 +109,26 @@ impl View<'_> {
         deadline: NewDeadline,
     ) -> Option<Slot> {
         match deadline {
+            NewDeadline::Keep if found.is_some_and(|slot| self.is_negative(key, slot)) => {
+                self.set_soft(key, Soft::default());
+                self.live(key)
+            }
             NewDeadline::Keep => found,
             _ => self.without_tags(key, found),
         }
     }
 
-    /// Gives the key that was just stored the tags of another one.
-    pub(super) fn pass_tags(&mut self, key: &Key<'_>, tags: &[Vec<u8>]) {
+    #[inline]
+    fn is_negative(&mut self, key: &Key<'_>, slot: Slot) -> bool {
+        Soft::of(self.db(key).note(slot)).is_negative
+    }
+
+    /// Gives the key that was just stored the tags and the freshness of another one.
+    pub(super) fn pass_labels(&mut self, key: &Key<'_>, labels: &Labels<Vec<u8>>) {
         if let Some(slot) = self.find(key)
-            && (!tags.is_empty() || self.db(key).has_groups())
+            && (!labels.is_empty() || self.db(key).has_groups())
         {
-            self.set_tags_at(key, slot, tags);
+            self.set_labels_at(key, slot, labels);
         }
     }
 

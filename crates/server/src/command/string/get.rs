@@ -4,7 +4,8 @@ use crate::context::Ctx;
 use engine::Strings;
 use engine::lifetime::Lifetime;
 use engine::refusal::{Answer, Refusal};
-use store::NewDeadline;
+use settings::Id;
+use store::{Key, NewDeadline};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -14,8 +15,19 @@ const PREFETCH_MAX: usize = 32;
 /// `GET key`
 pub fn get<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
+    if hides(ctx, &key) {
+        ctx.reply.null();
+        ctx.view.missed(&key);
+        return Ok(());
+    }
     ctx.view.reply_value(&key, &mut ctx.reply)?;
     Ok(())
+}
+
+/// Whether the value of a key is stale and the settings hide such values.
+#[inline]
+fn hides<E: Strings>(ctx: &mut Ctx<'_, '_, E>, key: &Key<'_>) -> bool {
+    !ctx.server.config.is_on(Id::StaleReads) && ctx.view.is_stale(key)
 }
 
 /// `MGET key [key …]`: a key of another type reads as null. On an engine that bounds the bytes of a
@@ -44,7 +56,7 @@ pub fn mget<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
                 ctx.session.stopped_at = Some(1 + first + index);
                 return Ok(());
             }
-            if ctx.view.reply_value(key, &mut ctx.reply).is_err() {
+            if hides(ctx, key) || ctx.view.reply_value(key, &mut ctx.reply).is_err() {
                 ctx.reply.null();
             }
         }

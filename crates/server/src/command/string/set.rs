@@ -1,13 +1,13 @@
 //! Commands that store a string: SET, SETNX, SETEX, PSETEX, GETSET.
 
-use crate::command::tagging;
+use crate::command::{fetching, tagging};
 use crate::context::Ctx;
 use engine::Strings;
 use engine::condition::Condition;
 use engine::lifetime::{Base, DeadlineChange, Lifetime, Unit};
 use engine::refusal::{Answer, Refusal};
 use session::spec::Access;
-use store::NewDeadline;
+use store::{NewDeadline, Soft, Tick};
 use wire::Args;
 
 /// Change of a deadline that removes it.
@@ -34,6 +34,10 @@ struct Wish<'a> {
     is_get: bool,
     /// TAGS: the tags that the key will have.
     tags: Option<Args<'a>>,
+    /// STALE, PSTALE or NEGATIVE: the freshness that the key will have.
+    soft: Option<Soft>,
+    /// TOKEN: the lease that must hold.
+    token: Option<u64>,
 }
 
 impl<'a> Wish<'a> {
@@ -56,19 +60,68 @@ impl<'a> Wish<'a> {
                 taken = 2 + tags.len();
                 wish.tags = Some(tags);
             }
+            if taken == 0 {
+                taken = wish.take_lease_option(option, next)?;
+            }
             if taken == 0 || wish.lifetime == Lifetime::Persist {
                 return Err(Refusal::Syntax);
             }
             index += taken;
         }
+        wish.check()?;
         Ok(wish)
+    }
+
+    /// Parses an option about freshness. Returns the number of its arguments, or 0 if it is none.
+    fn take_lease_option(
+        &mut self,
+        option: &[u8],
+        next: Option<&'a [u8]>,
+    ) -> Result<usize, Refusal> {
+        let number = || next.ok_or(Refusal::Syntax);
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        if is("TOKEN") && self.token.is_none() {
+            self.token = Some(fetching::token(number()?)?);
+            return Ok(2);
+        }
+        if self.soft.is_some() {
+            return Ok(0);
+        }
+        let (soft, taken) = match option.len() {
+            5 if is("STALE") => (fetching::window(number()?, Unit::Seconds)?, 2),
+            6 if is("PSTALE") => (fetching::window(number()?, Unit::Milliseconds)?, 2),
+            8 if is("NEGATIVE") => (Soft::negative(), 1),
+            _ => return Ok(0),
+        };
+        self.soft = Some(soft);
+        Ok(taken)
+    }
+
+    /// Refuses options that do not go together. A value is stale after a time, so that it needs
+    /// one, and the old value as the reply would not say whether the token was valid.
+    fn check(&self) -> Answer {
+        let is_stale_later = self.soft.is_some_and(|soft| !soft.is_negative);
+        match self.lifetime {
+            Lifetime::Until(..) => {}
+            _ if is_stale_later => return Err(Refusal::Syntax),
+            _ => {}
+        }
+        match self.token.is_some() && self.is_get {
+            true => Err(Refusal::Syntax),
+            false => Ok(()),
+        }
     }
 }
 
 /// `SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET]
 /// [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL] [TAGS n tag …]`
 ///
+/// `[STALE seconds | PSTALE milliseconds | NEGATIVE] [TOKEN token]`
+///
 /// Without TAGS, the key has no tags afterwards, or its old ones with KEEPTTL.
+///
+/// With STALE, the value is fresh until the instant that EX or another option gives, and is kept
+/// for that time beyond it.
 ///
 /// With a deadline in the past, the value is stored and expires immediately; the event `expired` is
 /// published.
@@ -88,6 +141,16 @@ pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     if tags.is_some() {
         ctx.view.check_tags()?;
     }
+    if wish.soft.is_some() || wish.token.is_some() {
+        ctx.view.check_soft()?;
+    }
+    if let Some(token) = wish.token
+        && !ctx.view.permits(&key, token, tags.as_deref())
+    {
+        ctx.reply.null();
+        return Ok(());
+    }
+    let expiration = prolonged(expiration, wish.soft);
     let old = wish.is_get.then_some(&mut ctx.reply);
     let is_stored = ctx
         .view
@@ -95,12 +158,26 @@ pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     if let Some(tags) = tags.filter(|_| is_stored) {
         ctx.view.set_tags(&key, &tags);
     }
+    if let Some(soft) = wish.soft.filter(|_| is_stored) {
+        ctx.view.set_soft(&key, soft);
+    }
     match (wish.is_get, is_stored) {
         (true, _) => {}
         (false, true) => ctx.reply.ok(),
         (false, false) => ctx.reply.null(),
     }
     Ok(())
+}
+
+/// Adds the time in which a value is stale to its deadline.
+fn prolonged(expiration: DeadlineChange, soft: Option<Soft>) -> DeadlineChange {
+    match (expiration, soft) {
+        (DeadlineChange::To(NewDeadline::At(at)), Some(soft)) => {
+            let at = Tick(at.0.saturating_add(soft.window_ms)).min(Tick::MAX);
+            DeadlineChange::To(NewDeadline::At(at))
+        }
+        _ => expiration,
+    }
 }
 
 /// `SETNX key value`

@@ -68,7 +68,13 @@ impl Worker {
                     self.plan_wait(index, &waiter);
                     continue;
                 }
+                if waiter.replies_late {
+                    executor.retry_wait(&waiter);
+                }
             }
+            let Some(connection) = self.client(index, id) else {
+                continue;
+            };
             // A client that was served in the meantime has its reply in the inbox.
             if executor.end_wait(&connection.session) {
                 let mut nothing = Output::default();
