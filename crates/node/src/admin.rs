@@ -16,6 +16,7 @@ use crate::metrics::{Facts, table};
 use crate::proxy::Node;
 use crate::purge::Target;
 use crate::rules::key::Key;
+use crate::socket::Socket;
 use crate::status;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -45,7 +46,7 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, stop: watch::Receiver
                 let node = node.clone();
                 async move { Ok::<_, Infallible>(answer(&node, &request).await) }
             };
-            let _ = exchange(stream, &limits, answer, stop).await;
+            let _ = exchange(Socket::Plain(stream), &limits, answer, stop).await;
         }
     })
     .await;

@@ -41,6 +41,7 @@ pub mod proxy;
 pub mod purge;
 pub mod rules;
 pub mod scrub;
+mod socket;
 pub mod status;
 pub mod store;
 pub mod stream;

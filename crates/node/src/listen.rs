@@ -1,8 +1,9 @@
 //! Listeners and client connections: HTTP/1.1 and HTTP/2, with and without TLS.
 
 use crate::config::{Config, Invalid, Limits};
-use crate::http1::{self, Failure};
+use crate::http1::{self, Failure, Rest};
 use crate::proxy::{Client, Node};
+use crate::socket::Socket;
 use crate::stream::Watched;
 use ::membership::pem;
 use hyper::body::{Body, Incoming};
@@ -128,14 +129,14 @@ async fn connection(
         is_tls: tls.is_some(),
         is_peer: false,
     };
-    match tls {
-        None => serve_client(node, stream, client, stop).await,
+    let stream = match tls {
+        None => Socket::Plain(stream),
         Some(tls) => {
             let accept = tls.accept(stream);
-            let stream = timeout(node.config.limits.handshake_time, accept).await??;
-            serve_client(node, stream, client, stop).await
+            Socket::tls(timeout(node.config.limits.handshake_time, accept).await??)
         }
-    }
+    };
+    serve_client(node, stream, client, stop).await
 }
 
 async fn serve_client<S>(
@@ -160,10 +161,7 @@ where
     }
     let stream = Watched::new(stream, limits.client_idle);
     match http1::serve(node, client, stream, stop.clone()).await? {
-        Some(rest) => {
-            let is_http1 = rest.is_http1;
-            by_hyper((rest, is_http1), limits, answer, stop).await
-        }
+        Some(rest) => by_hyper(rest, limits, answer, stop).await,
         None => Ok(()),
     }
 }
@@ -182,13 +180,13 @@ where
     B: Body<Data = bytes::Bytes, Error = io::Error> + Send + 'static,
 {
     let stream = Watched::new(stream, limits.client_idle);
-    by_hyper((stream, false), limits, answer, stop).await
+    by_hyper(Rest::new(Vec::new(), stream, false), limits, answer, stop).await
 }
 
 /// Lets hyper serve a connection whose progress is already being watched, and whose version may be
 /// known.
 async fn by_hyper<S, F, A, B>(
-    (stream, is_http1): (S, bool),
+    stream: Rest<S>,
     limits: &Limits,
     answer: F,
     mut stop: watch::Receiver<bool>,
@@ -199,10 +197,9 @@ where
     A: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = bytes::Bytes, Error = io::Error> + Send + 'static,
 {
-    let stream = TokioIo::new(stream);
     let mut builder = Builder::new(TokioExecutor::new());
     let mut head_time = limits.head_time;
-    if is_http1 {
+    if stream.is_http1 {
         builder = builder.http1_only();
         // hyper counts the time from the end of the previous reply on, so that a shorter one would
         // end idle connections.
@@ -219,7 +216,7 @@ where
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.streams);
-    let mut connection = pin!(builder.serve_connection(stream, service_fn(answer)));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service_fn(answer)));
     tokio::select! {
         // The fixed order avoids drawing a random number for each request.
         biased;

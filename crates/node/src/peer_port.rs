@@ -24,6 +24,7 @@ use crate::object::{Head, Object};
 use crate::proxy::{Client, Node};
 use crate::purge::Target;
 use crate::rules::key::Key;
+use crate::socket::Socket;
 use crate::stream::Watched;
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
@@ -37,7 +38,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -110,24 +110,21 @@ impl Port {
         stop: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
         stream.set_nodelay(true)?;
-        match tls {
-            None => self.exchange(stream, stop).await,
+        let stream = match tls {
+            None => Socket::Plain(stream),
             Some(tls) => {
                 let time = self.node.config.limits.handshake_time;
-                let stream = timeout(time, tls.accept(stream)).await??;
-                self.exchange(stream, stop).await
+                Socket::tls(timeout(time, tls.accept(stream)).await??)
             }
-        }
+        };
+        self.exchange(stream, stop).await
     }
 
-    async fn exchange<S>(
+    async fn exchange(
         self: Arc<Self>,
-        stream: S,
+        stream: Socket,
         mut stop: watch::Receiver<bool>,
-    ) -> Result<(), Failure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<(), Failure> {
         let limits = self.node.config.limits.clone();
         let stream = TokioIo::new(Watched::new(stream, limits.client_idle));
         let answer = move |request: Request<Incoming>| {

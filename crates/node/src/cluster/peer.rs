@@ -7,6 +7,7 @@
 use super::tls::Credentials;
 use crate::body::Content;
 use crate::config::{Invalid, Server};
+use crate::socket::Socket;
 use bytes::Bytes;
 use edge::ServerId;
 use hyper::body::{Body, Incoming};
@@ -244,13 +245,14 @@ impl Peer {
             .await
             .map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
-        match self.credentials.connector() {
-            None => link.handshake(stream).await,
+        let stream = match self.credentials.connector() {
+            None => Socket::Plain(stream),
             Some(tls) => {
                 let stream = tls.connect(self.name.clone(), stream).await;
-                link.handshake(stream.map_err(unreachable)?).await
+                Socket::tls(stream.map_err(unreachable)?)
             }
-        }
+        };
+        link.handshake(stream).await
     }
 }
 
