@@ -9,30 +9,28 @@ const POLYNOMIAL: u16 = 0x1021;
 /// Bytes of a word, in which the checksum is computed.
 const WORD: usize = 8;
 
-/// Checksums of each byte followed by a number of zero bytes, from 0 to 7. The checksum is linear,
-/// so that the sum of a word is the sum (exclusive or) of its bytes, which do not depend on each
-/// other: slicing by eight, by M. Kounavis and F. Berry, "A Systematic Approach to Building High
-/// Performance Software-Based CRC Generators", ISCC 2005.
-const TABLES: [[u16; 256]; WORD] = {
+/// Checksums of each byte followed by a number of zero bytes, from 0 to 7, in the lower half. The
+/// checksum is linear, so that the sum of a word is the sum (exclusive or) of its bytes, which do
+/// not depend on each other: slicing by eight, by M. Kounavis and F. Berry, "A Systematic Approach
+/// to Building High Performance Software-Based CRC Generators", ISCC 2005. The upper half of `{` has
+/// a bit for each number of zero bytes, so that a sum shows whether a byte was `{`.
+const TABLES: [[u32; 256]; WORD] = {
     let mut tables = [[0; 256]; WORD];
-    let mut zeros = 0;
-    while zeros < WORD {
-        let mut byte = 0;
-        while byte < 256 {
-            let mut sum = match zeros {
-                0 => (byte as u16) << 8,
-                _ => tables[zeros - 1][byte],
-            };
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut sum, mut zeros) = ((byte as u16) << 8, 0);
+        while zeros < WORD {
             let mut bit = 0;
             while bit < 8 {
                 let carry = if sum & 0x8000 != 0 { POLYNOMIAL } else { 0 };
                 sum = (sum << 1) ^ carry;
                 bit += 1;
             }
-            tables[zeros][byte] = sum;
-            byte += 1;
+            let brace = (byte == b'{' as usize) as u32;
+            tables[zeros][byte] = sum as u32 | brace << (16 + zeros);
+            zeros += 1;
         }
-        zeros += 1;
+        byte += 1;
     }
     tables
 };
@@ -56,33 +54,23 @@ pub fn slot(key: &[u8]) -> u16 {
 #[inline]
 fn sum(key: &[u8]) -> (u16, bool) {
     let (head, words) = key.as_rchunks::<WORD>();
-    let (mut sum, mut braces) = (0, false);
-    for (byte, table) in head.iter().rev().zip(&TABLES) {
-        sum ^= table[usize::from(*byte)];
-        braces |= *byte == b'{';
-    }
+    let bytes = head.iter().rev().zip(&TABLES);
+    let mut sum = bytes.fold(0, |sum, (byte, table)| sum ^ table[usize::from(*byte)]);
+    let mut all = sum;
     for word in words {
-        sum = sum_of_word(sum, word);
-        braces |= has_brace(*word);
+        let own = (0..WORD).fold(0, |sum, at| sum ^ of_byte(at, word[at]));
+        all |= own;
+        // The sum before is the sum of a word that begins with its two bytes.
+        let [first, second] = (sum as u16).to_be_bytes();
+        sum = own ^ of_byte(0, first) ^ of_byte(1, second);
     }
-    (sum, braces)
+    (sum as u16, all >> 16 != 0)
 }
 
-/// Continues a checksum with a word.
+/// Returns the entry for a byte of a word.
 #[inline]
-fn sum_of_word(sum: u16, word: &[u8; WORD]) -> u16 {
-    let [first, second] = sum.to_be_bytes();
-    let of_byte = |at: usize, byte: u8| TABLES[WORD - 1 - at][usize::from(byte)];
-    let begin = of_byte(0, word[0] ^ first) ^ of_byte(1, word[1] ^ second);
-    (2..WORD).fold(begin, |sum, at| sum ^ of_byte(at, word[at]))
-}
-
-/// Whether a byte of a word is `{`: whether the difference from eight of them has a zero byte.
-#[inline]
-fn has_brace(word: [u8; WORD]) -> bool {
-    let all = |byte| u64::from_ne_bytes([byte; WORD]);
-    let difference = u64::from_ne_bytes(word) ^ all(b'{');
-    difference.wrapping_sub(all(1)) & !difference & all(0x80) != 0
+fn of_byte(at: usize, byte: u8) -> u32 {
+    TABLES[WORD - 1 - at][usize::from(byte)]
 }
 
 /// Returns the slot of all keys that a pattern of SORT forms; `None` if they may be in several: the
