@@ -78,7 +78,8 @@ impl View<'_> {
         locked.preserve(key.db, slot, shared);
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
-        let slot = db.set_groups(slot, tags.iter().map(AsRef::as_ref), soft.note());
+        let names = tags.iter().take(crate::TAGS_MAX).map(AsRef::as_ref);
+        let slot = db.set_groups(slot, names, soft.note());
         let locked = self.parts(key).2;
         locked.account(key.db, shared);
         if !tags.is_empty() {
