@@ -198,13 +198,13 @@ mod tests {
         put(CONFIG.into(), config.encode());
         let map = encode_map(&vec![(0, 16_383, id("e"))], id("f"));
         let [a, b, e] = ["a", "b", "e"].map(|digit| digit.repeat(DIGITS));
-        assert_eq!(put(MAP.into(), map), [format!("slots 0-16383: shard {e}")]);
         let (key, value) = shard(1, "a", &["b"]);
         let expected = [
             format!("replica {b} of shard {e}: in sync"),
             format!("shard {e}: primary {a}, term 1"),
         ];
         assert_eq!(put(key, value), expected);
+        assert_eq!(put(MAP.into(), map), [format!("slots 0-16383: shard {e}")]);
         let (key, value) = shard(2, "b", &[]);
         let expected = [
             format!("replica {b} of shard {e}: not in sync"),
