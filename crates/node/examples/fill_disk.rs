@@ -9,6 +9,7 @@
 
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderValue};
+use node::budget::Budget;
 use node::disk::{Disk, Victim};
 use node::object::{Head, Object, Resource};
 use node::rules::freshness::Terms;
@@ -55,7 +56,13 @@ fn main() -> Result<(), Failure> {
         bytes: disk_bytes.parse()?,
     };
     let config = Config::default();
-    let disk = Disk::open(&config, &settings, Arc::default(), Box::new(|_| false))?;
+    let disk = Disk::open(
+        &config,
+        &settings,
+        &Budget::new(config.memory_bytes),
+        Arc::default(),
+        Box::new(|_| false),
+    )?;
     let head = Arc::new(head(Clock::System.now_ms()));
     let content = bytes::Bytes::from(vec![b'x'; bytes]);
     let victims = (0..count).filter_map(|number| {

@@ -1,6 +1,7 @@
 //! Bodies of replies to clients and of requests to origins.
 
 use crate::access_log::Record;
+use crate::budget::{Budget, Charge};
 use crate::fill::{End, Reader};
 use crate::object::Pieces;
 use crate::rules::ranges::Range;
@@ -10,6 +11,7 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -33,6 +35,8 @@ pub struct Content {
     source: Source,
     left: Option<u64>,
     record: Option<Record>,
+    /// Entry in the account of memory, if the source has none of its own.
+    charge: Option<Arc<Charge>>,
 }
 
 impl Content {
@@ -42,6 +46,7 @@ impl Content {
             source: Source::Single(None),
             left: Some(0),
             record: None,
+            charge: None,
         }
     }
 
@@ -51,6 +56,7 @@ impl Content {
             left: Some(chunk.len() as u64),
             source: Source::Single(Some(chunk).filter(|chunk| !chunk.is_empty())),
             record: None,
+            charge: None,
         }
     }
 
@@ -61,6 +67,7 @@ impl Content {
             source: Source::Chunks(chunks.into()),
             left: Some(left),
             record: None,
+            charge: None,
         }
     }
 
@@ -80,6 +87,7 @@ impl Content {
             }),
             left: range.map(|range| range.len()).or(length),
             record: None,
+            charge: None,
         }
     }
 
@@ -89,6 +97,7 @@ impl Content {
             source: Source::Pieces(pieces, None),
             left: Some(length),
             record: None,
+            charge: None,
         }
     }
 
@@ -98,6 +107,7 @@ impl Content {
             source: Source::Pieces(pieces, None),
             left: length,
             record: None,
+            charge: None,
         }
     }
 
@@ -119,6 +129,14 @@ impl Content {
             left: body.size_hint().exact(),
             source: Source::Passed(Passed::new(body, limits)),
             record: None,
+            charge: None,
+        }
+    }
+
+    /// Counts the content in the account of memory, unless its source does so already.
+    pub fn account(&mut self, budget: &Arc<Budget>) {
+        if matches!(self.source, Source::Pieces(..) | Source::Passed(_)) {
+            self.charge = Some(Charge::new(budget));
         }
     }
 
@@ -137,6 +155,9 @@ impl Body for Content {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let this = self.get_mut();
+        if let Some(charge) = &this.charge {
+            ready!(charge.poll_room(context));
+        }
         let next = match &mut this.source {
             Source::Single(chunk) => chunk.take().map(Ok),
             Source::Chunks(chunks) => chunks.pop_front().map(Ok),
@@ -150,6 +171,12 @@ impl Body for Content {
         match next {
             None => Poll::Ready(None),
             Some(Ok(chunk)) => {
+                let chunk = match (&this.charge, &this.source) {
+                    (None, _) => chunk,
+                    // Content from disk and other nodes is in buffers of its size.
+                    (Some(charge), Source::Pieces(..)) => charge.count_as_is(chunk),
+                    (Some(charge), _) => charge.count(chunk),
+                };
                 let length = chunk.len() as u64;
                 if let Some(left) = &mut this.left {
                     *left = left.saturating_sub(length);

@@ -9,17 +9,22 @@
 //! Each chunk carries its entry in the account: it ends with the last reference to the bytes,
 //! wherever that is. Content in the store counts there, and moves back to the account if it leaves
 //! the store while a reply still has it.
+//!
+//! Content from disk, from other nodes and of replies that are not kept enters the account when it
+//! is passed on to a connection. While the account is full, a reply has one chunk at a time there.
+//! Beyond [`OVERRUN_BYTES`], no further request goes to an origin or the disk.
 
 use bytes::Bytes;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 /// Divisor of the memory that gives the maximum of the account.
 const PART: u64 = 2;
-/// Maximum size of a chunk that is copied. A smaller chunk may be a small part of a large buffer,
-/// which it would keep in memory.
-const COPIED_BYTES_MAX: usize = 16 << 10;
+/// Number of bytes beyond the account's maximum from which on new replies are refused: single
+/// chunks of replies whose clients are slow.
+const OVERRUN_BYTES: u64 = 16 << 20;
 
 /// Account of the bytes outside the store.
 #[derive(Debug)]
@@ -43,6 +48,16 @@ impl Budget {
         u64::try_from(self.bytes.load(Relaxed)).unwrap_or(0)
     }
 
+    /// Returns true if the account admits nothing.
+    pub fn is_full(&self) -> bool {
+        self.bytes() >= self.bytes_max
+    }
+
+    /// Returns true if even the single chunks of further replies are too much.
+    pub fn is_overrun(&self) -> bool {
+        self.bytes() >= self.bytes_max + OVERRUN_BYTES
+    }
+
     fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes as i64, Relaxed);
     }
@@ -58,6 +73,8 @@ pub struct Charge {
     /// Number of the store's values that contain the response. A replaced value and its successor
     /// are both counted for a moment.
     stored: AtomicU32,
+    /// Number of chunks in use, and the task that waits until there is none.
+    used: Mutex<(u64, Option<Waker>)>,
 }
 
 impl fmt::Debug for Charge {
@@ -86,6 +103,7 @@ impl Drop for Charged {
         if self.charge.stored.load(Relaxed) == 0 {
             self.charge.budget.subtract(self.bytes.len() as u64);
         }
+        self.charge.release();
     }
 }
 
@@ -95,12 +113,40 @@ impl Charge {
         Arc::new(Charge {
             budget: budget.clone(),
             stored: AtomicU32::new(0),
+            used: Mutex::default(),
         })
+    }
+
+    fn used(&self) -> MutexGuard<'_, (u64, Option<Waker>)> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn release(&self) {
+        let mut used = self.used();
+        used.0 -= 1;
+        let waiting = if used.0 == 0 { used.1.take() } else { None };
+        drop(used);
+        if let Some(task) = waiting {
+            task.wake();
+        }
+    }
+
+    /// Waits until the account has room, or none of the entry's chunks is in use.
+    pub fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
+        if !self.is_full() {
+            return Poll::Ready(());
+        }
+        let mut used = self.used();
+        if used.0 == 0 {
+            return Poll::Ready(());
+        }
+        used.1 = Some(context.waker().clone());
+        Poll::Pending
     }
 
     /// Returns true if the account admits nothing.
     pub fn is_full(&self) -> bool {
-        self.budget.bytes() >= self.budget.bytes_max
+        self.budget.is_full()
     }
 
     /// Counts a chunk if the account permits it.
@@ -114,13 +160,16 @@ impl Charge {
         }
     }
 
-    /// Counts a chunk in any case.
+    /// Counts a chunk in any case. The chunk is copied, because it may be a small part of a buffer
+    /// that it would keep in memory.
     pub fn count(self: &Arc<Self>, chunk: Bytes) -> Bytes {
-        self.budget.add(chunk.len() as u64);
-        let bytes = match chunk.len() <= COPIED_BYTES_MAX {
-            true => Bytes::copy_from_slice(&chunk),
-            false => chunk,
-        };
+        self.count_as_is(Bytes::copy_from_slice(&chunk))
+    }
+
+    /// Counts a chunk that uses all of its buffer.
+    pub fn count_as_is(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        self.budget.add(bytes.len() as u64);
+        self.used().0 += 1;
         let charge = self.clone();
         Bytes::from_owner(Charged { bytes, charge })
     }
@@ -151,7 +200,7 @@ mod tests {
     fn a_chunk_counts_until_its_last_reference_is_gone() {
         let budget = Budget::new(MEMORY);
         let charge = Charge::new(&budget);
-        for length in [10, COPIED_BYTES_MAX + 1] {
+        for length in [10, 100_000] {
             let chunk = charge.admit(vec![7; length].into()).expect("it has room");
             let part = chunk.slice(3..5);
             drop(chunk);
@@ -173,6 +222,40 @@ mod tests {
         assert_eq!(budget.bytes(), MEMORY / PART + 1);
         drop((first, second));
         assert!(charge.admit(Bytes::from_static(b"x")).is_ok());
+    }
+
+    /// A task that waits for room continues when its own chunks are gone, or the account has room.
+    #[test]
+    fn a_reply_has_one_chunk_at_a_time_while_the_account_is_full() {
+        let budget = Budget::new(MEMORY);
+        let (other, own) = (Charge::new(&budget), Charge::new(&budget));
+        let half = other.count(vec![0; (MEMORY / PART) as usize].into());
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let context = Context::from_waker(&waker);
+        assert!(own.poll_room(&context).is_ready());
+        let chunk = own.count(Bytes::from_static(b"x"));
+        assert!(own.poll_room(&context).is_pending());
+        drop(chunk.clone());
+        assert_eq!(woken.0.load(Relaxed), 0);
+        drop(chunk);
+        assert_eq!(woken.0.load(Relaxed), 1);
+        assert!(own.poll_room(&context).is_ready());
+        let _chunk = own.count(Bytes::from_static(b"x"));
+        drop(half);
+        assert!(own.poll_room(&context).is_ready());
+        assert!(!budget.is_overrun());
+        let _all = other.count(vec![0; (MEMORY / PART + OVERRUN_BYTES) as usize].into());
+        assert!(budget.is_overrun());
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
     }
 
     proptest! {

@@ -32,6 +32,7 @@ pub use queue::{Job, Left, Queue, Victim};
 pub use record::{Reader as HeadReader, key_hash, put_head};
 pub use scrub::{Lost, Position, Step};
 
+use crate::budget::{Budget, Charge};
 use crate::clock::Clock;
 use crate::config::{Config, DiskConfig, Invalid};
 use crate::object::{Head, Object, Place, Resource};
@@ -132,6 +133,8 @@ struct Shared {
     index: Cache<u64, Place>,
     segments: Arc<Segments>,
     buffers: Arc<Buffers>,
+    /// Account of content outside the store.
+    budget: Arc<Budget>,
     removed: Mutex<Removed>,
     counts: Counts,
     clock: Clock,
@@ -185,12 +188,13 @@ impl Disk {
     pub fn open(
         config: &Config,
         disk: &DiskConfig,
+        budget: &Arc<Budget>,
         queue: Arc<Queue>,
         is_superseded: Superseded,
     ) -> Result<Self, Invalid> {
         let invalid =
             |error: io::Error| Invalid(format!("disk {}: {error}", disk.folder.display()));
-        let (shared, next_number) = Shared::open(config, disk, &queue).map_err(invalid)?;
+        let (shared, next_number) = Shared::open(config, disk, budget, &queue).map_err(invalid)?;
         let shared = Arc::new(shared);
         let writer = Writer {
             shared: shared.clone(),
@@ -440,7 +444,8 @@ impl Shared {
         let content = Bytes::from(bytes).slice(content_at..);
         Some(resource(place, described, softened_ms, |range, head| {
             let part = content.slice(range.start as usize..range.end as usize);
-            Object::new(head, vec![part])
+            let charge = Charge::new(&self.budget);
+            Object::charged(head, vec![charge.count_as_is(part)], &charge)
         }))
     }
 

@@ -66,6 +66,9 @@ use tokio_rustls::TlsAcceptor;
 /// Maximum number of threads for reads that wait for the disk, name look-ups and purges.
 const BLOCKING_THREADS: usize = 32;
 
+/// Time between two adaptations of the store to the content outside it.
+const FIT_TIME: Duration = Duration::from_millis(100);
+
 /// Node that is serving requests.
 pub struct Running {
     /// The node.
@@ -127,6 +130,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         }
     }
     listeners.spawn(scrub::run(node.clone(), stopped.clone()));
+    listeners.spawn(fit(node.clone(), stopped.clone()));
     let admin = match config.admin {
         None => None,
         Some(wanted) => {
@@ -146,6 +150,17 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         listeners,
         connections,
     })
+}
+
+/// Adapts the store to the content outside it until `stop` changes. Fetches do so, too; content
+/// from disk and from other nodes does not.
+async fn fit(node: Arc<Node>, mut stop: watch::Receiver<bool>) {
+    while tokio::time::timeout(FIT_TIME, stop.changed())
+        .await
+        .is_err()
+    {
+        node.store.fit();
+    }
 }
 
 /// Returns the task that follows etcd, if etcd lists the cluster's nodes. The last map of an

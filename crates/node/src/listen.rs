@@ -30,6 +30,12 @@ use tokio_rustls::rustls::ServerConfig;
 /// Pause after accepting a connection has failed, mostly for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Maximum number of bytes of requests that wait in one HTTP/2 connection until an origin takes
+/// them.
+const RECEIVE_BYTES: u32 = 256 << 10;
+/// Maximum number of bytes that wait to be sent in one HTTP/2 stream, beyond a single chunk.
+const SEND_BYTES_MAX: usize = 128 << 10;
+
 /// Binds an address with options that let it be bound again immediately after a stop.
 ///
 /// # Errors
@@ -215,6 +221,9 @@ where
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(RECEIVE_BYTES)
+        .initial_connection_window_size(RECEIVE_BYTES)
+        .max_send_buf_size(SEND_BYTES_MAX)
         .max_concurrent_streams(limits.streams);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service_fn(answer)));
     tokio::select! {

@@ -1,6 +1,6 @@
 //! Stored responses.
 
-use crate::budget::Charge;
+use crate::budget::{Budget, Charge};
 use crate::coded::Coded;
 use crate::rules::conditional::permits_range;
 use crate::rules::fields::Lines;
@@ -106,7 +106,7 @@ pub struct Object {
     /// Whether the object is a copy of a response that another node owns. Copies are not written to
     /// disk.
     pub is_copy: bool,
-    /// Entry of the content in the account of memory, if it came from an origin and is long.
+    /// Entry of the content in the account of memory, if it is long.
     pub charge: Option<Arc<Charge>>,
 }
 
@@ -141,6 +141,19 @@ impl Object {
             charge: (!is_copied).then(|| charge.clone()),
             ..object
         }
+    }
+
+    /// Returns the object with content that is counted, unless it is short or counted already.
+    pub fn counted(mut self, budget: &Arc<Budget>) -> Self {
+        if self.charge.is_none() && self.length >= CONCATENATED_BYTES {
+            let charge = Charge::new(budget);
+            let chunks = self.chunks.iter();
+            self.chunks = chunks
+                .map(|chunk| charge.count_as_is(chunk.clone()))
+                .collect();
+            self.charge = Some(charge);
+        }
+        self
     }
 
     /// Creates a copy of a response that another node owns.

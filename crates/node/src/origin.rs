@@ -28,8 +28,8 @@ use tokio::time::timeout;
 const IDLE_MAX: usize = 64;
 /// Time for which an idle connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(15);
-/// Maximum bytes of a response's head.
-const HEAD_BYTES_MAX: usize = 128 << 10;
+/// Size of a connection's read buffer, and maximum of a response's head, in bytes.
+const READ_BYTES: usize = 64 << 10;
 
 /// Clients of all origins.
 pub struct Origins {
@@ -91,7 +91,7 @@ impl Origins {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIME)
             .pool_max_idle_per_host(IDLE_MAX)
-            .http1_max_buf_size(HEAD_BYTES_MAX)
+            .http1_read_buf_exact_size(READ_BYTES)
             .http1_max_headers(config.limits.fields * 2)
             .build(connector);
         let via = HeaderValue::from_str(&format!("1.1 {}", config.name))

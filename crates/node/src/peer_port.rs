@@ -206,8 +206,11 @@ impl Port {
         }
     }
 
-    /// Reads the body of a request; `None` if it is too long or takes too long.
+    /// Reads the body of a request; `None` if it is too long or takes too long, or memory is short.
     async fn body(&self, request: Request<Incoming>, bytes_max: usize) -> Option<Bytes> {
+        if self.node.store.budget().is_overrun() {
+            return None;
+        }
         let receive = async {
             let _permit = self.puts.acquire().await.ok()?;
             peer::collect(request.into_body(), bytes_max).await.ok()

@@ -198,6 +198,7 @@ impl Node {
         record.url = logged.unwrap_or_default();
         record.status = response.status().as_u16();
         record.cache = cache.unwrap_or_default();
+        response.body_mut().account(self.store.budget());
         response.body_mut().record(record);
         response
     }
@@ -371,6 +372,10 @@ impl Node {
                 _ => {}
             }
         }
+        let is_on_disk = stored.as_ref().is_some_and(|object| object.extent.is_some());
+        if is_on_disk && let Some(answer) = self.refuse_overrun() {
+            return answer;
+        }
         if let Some((object, reply)) = stored.as_ref().zip(reply) {
             let mut answer = reply::hit(&lookup, object, now_ms, reply);
             if answer.response.body_mut().prepare().await.is_ok() {
@@ -434,6 +439,18 @@ impl Node {
         let usability = usability(object, &lookup.directives, self.now_ms());
         let is_simple = lookup.wanted.as_ref().is_none_or(Requested::is_single);
         is_simple && matches!(usability, Usability::Fresh | Usability::StaleAccepted)
+    }
+
+    /// Refuses a request if slow clients have taken all memory, so that not even a chunk of another
+    /// reply has room.
+    fn refuse_overrun(&self) -> Option<Answer> {
+        self.store.budget().is_overrun().then(|| {
+            let text = "slow clients have taken all memory";
+            let mut answer = self.refuse(StatusCode::SERVICE_UNAVAILABLE, text);
+            let headers = answer.response.headers_mut();
+            headers.insert("retry-after", HeaderValue::from_static("1"));
+            answer
+        })
     }
 
     fn refuse(&self, status: StatusCode, text: &'static str) -> Answer {

@@ -1,11 +1,11 @@
 //! Memory tier: responses by URL, limited in bytes, with the library's eviction policies and expiry
 //! index. Responses that it evicts are offered to the disk tier, if there is one.
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Charge};
 use crate::clock::Clock;
 use crate::config::{ClusterConfig, Config, Invalid, STORE_SHARDS};
 use crate::disk::{Disk, DiskStats, Job, Left, Position, Queue, Step, Victim, key_hash};
-use crate::object::{Head, Object, Resource, read_all};
+use crate::object::{Head, Object, Resource};
 use crate::purge::{Purges, Target};
 use crate::rules::fields::Lines;
 use crate::rules::freshness::is_failure;
@@ -13,6 +13,7 @@ use crate::rules::key::Key;
 use crate::rules::ranges::Range;
 use library::{Cache, Cause, Op, Stats};
 use std::collections::HashSet;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
@@ -53,10 +54,9 @@ impl Store {
     /// Returns an error if the policy's name is unknown, or the folder of the disk tier cannot be
     /// used.
     pub fn new(config: &Config) -> Result<Self, Invalid> {
-        let memory_bytes = config.memory_bytes;
         // With its head and the structures of the store.
         let largest = config.object_bytes_max / 16 * 17 + (64 << 10);
-        let capacity = memory_bytes - memory_bytes / OUTSIDE_PART;
+        let capacity = config.memory_bytes - config.memory_bytes / OUTSIDE_PART;
         let cache = Cache::builder(capacity)
             .weigher(|key: &Key, resource: &Arc<Resource>| resource.bytes(key))
             .policy_named(&config.policy)
@@ -90,11 +90,12 @@ impl Store {
             Clock::Manual(_) => cache.timer(library::Timer::Manual),
         };
         let cache = cache.build().map_err(|error| Invalid(error.to_string()))?;
+        let budget = Budget::new(config.memory_bytes);
         let disk = match &config.disk {
             None => None,
             Some(disk) => {
                 let (cache, purges) = (cache.clone(), purges.clone());
-                let is_superseded = move |victim: &Victim| {
+                let is_superseded = Box::new(move |victim: &Victim| {
                     let mut variants = victim.resource.variants.iter();
                     let is_purged = variants.any(|object| {
                         purges.concern(victim.purge_count, &victim.key, &object.head.tags)
@@ -103,8 +104,8 @@ impl Store {
                     // Responses that are saved at the end are still in memory.
                     is_purged
                         || present.is_some_and(|present| !Arc::ptr_eq(&present, &victim.resource))
-                };
-                Some(Disk::open(config, disk, queue, Box::new(is_superseded))?)
+                });
+                Some(Disk::open(config, disk, &budget, queue, is_superseded)?)
             }
         };
         Ok(Store {
@@ -114,8 +115,8 @@ impl Store {
             clock: config.clock.clone(),
             copy_bytes,
             copy_bytes_max: config.memory_bytes / COPIES_PART,
-            budget: Budget::new(memory_bytes),
-            memory_bytes,
+            budget,
+            memory_bytes: config.memory_bytes,
             capacity_min: (STORE_SHARDS * largest).min(capacity),
             purge_transit: config.limits.purge_transit,
             chunks: config.cluster.as_ref().map_or(0, ClusterConfig::chunks),
@@ -161,7 +162,7 @@ impl Store {
     }
 
     /// Reads the content of responses on disk, which return to memory. Returns `None` if the
-    /// content is damaged.
+    /// content is damaged or memory is too short for it.
     pub async fn load(&self, key: &Key, resource: &Resource) -> Option<Arc<Resource>> {
         let purge_count = self.purges.count();
         let mut variants = vec![];
@@ -174,8 +175,16 @@ impl Store {
                 start: 0,
                 end: object.length,
             };
-            let chunks = read_all(extent.read(all)).await.ok()?;
-            variants.push(Object::new(object.head.clone(), chunks));
+            let charge = Charge::new(&self.budget);
+            let mut pieces = extent.read(all);
+            let mut chunks = vec![];
+            while let Some(piece) = poll_fn(|context| pieces.poll(context)).await {
+                // A piece is in a buffer of the disk tier, which the copy returns.
+                let chunk = charge.admit(piece.ok()?).ok()?;
+                chunks.push(chunk);
+                self.fit();
+            }
+            variants.push(Object::charged(object.head.clone(), chunks, &charge));
         }
         let resource = Arc::new(Resource {
             variants,
@@ -272,6 +281,7 @@ impl Store {
             return false;
         }
         let is_chunk = url != key;
+        let object = &object.clone().counted(&self.budget);
         self.change(key, |resource| {
             match is_chunk {
                 true => Some(resource.with_chunk(object.clone())),
@@ -601,12 +611,14 @@ fn subtract(copy_bytes: &AtomicI64, resource: &Resource) {
 mod tests {
     use super::*;
     use crate::ManualClock;
-    use crate::budget::Charge;
+    use crate::object::{Extent, Pieces};
     use crate::rules::freshness::Terms;
     use crate::rules::vary::Selection;
     use bytes::Bytes;
     use hyper::StatusCode;
     use hyper::header::HeaderMap;
+    use std::io;
+    use std::task::{Context, Poll};
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -663,6 +675,44 @@ mod tests {
         drop((object, many));
         store.fit();
         assert_eq!((store.budget().bytes(), store.cache.capacity()), (0, full));
+    }
+
+    /// Content on disk that is read as one piece of zeros.
+    #[derive(Debug)]
+    struct Zeros;
+
+    struct Read(Option<Bytes>);
+
+    impl Extent for Zeros {
+        fn read(&self, range: Range) -> Box<dyn Pieces> {
+            Box::new(Read(Some(vec![0; range.len() as usize].into())))
+        }
+    }
+
+    impl Pieces for Read {
+        fn poll(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+            Poll::Ready(self.0.take().map(Ok))
+        }
+    }
+
+    /// Regression: content that was read from disk for several ranges was not counted, so that
+    /// clients which read nothing took memory without a bound.
+    #[tokio::test]
+    async fn content_is_read_from_disk_only_as_far_as_memory_permits() {
+        let store = store();
+        let key = Key::parse("http://a/x").expect("the text is valid");
+        let object = Object::on_disk(head(), Arc::new(Zeros), 1 << 20);
+        let resource = Resource::default().with(object);
+        let loaded = store.load(&key, &resource).await.expect("it has room");
+        // It counts in the store, and outside after it has left while a client still reads it.
+        assert_eq!(store.budget().bytes(), 0);
+        store.remove(&key);
+        assert_eq!(store.budget().bytes(), 1 << 20);
+        drop(loaded);
+        store.cache.expire();
+        assert_eq!(store.budget().bytes(), 0);
+        let _full = charge_of(&store, Config::default().memory_bytes / 2);
+        assert!(store.load(&key, &resource).await.is_none());
     }
 
     fn charge_of(store: &Store, bytes: u64) -> Bytes {

@@ -10,6 +10,7 @@
 use super::message::{self, Part};
 use super::relay::{Arriving, Rest, strong_tag};
 use super::{Cluster, call_of};
+use crate::budget::{Budget, Charge};
 use crate::coded::{Coded, Position};
 use crate::disk::key_hash;
 use crate::object::{Extent, Head, Pieces};
@@ -87,13 +88,14 @@ impl Extent for CodedExtent {
     }
 }
 
-fn timeouts() -> ReadTimeouts {
+/// Returns the time limits and the window of a read, which is smaller if memory is short.
+fn timeouts(budget: &Budget) -> ReadTimeouts {
     let us = SERVER_TIME.as_micros() as u64;
     ReadTimeouts {
         // The origin replaces data that no node has, but never data that is late.
         origin_fetch_us: us,
         server_timeout_us: us,
-        window: WINDOW,
+        window: if budget.is_full() { 1 } else { WINDOW },
         ..ReadTimeouts::default()
     }
 }
@@ -118,6 +120,8 @@ struct Reading {
     held: BTreeMap<u64, Vec<Option<Bytes>>>,
     /// Chunks that their home nodes have lost.
     lost: BTreeSet<usize>,
+    /// Entry of the sub-chunks in the account of memory.
+    charge: Arc<Charge>,
     sender: mpsc::Sender<io::Result<Bytes>>,
 }
 
@@ -131,12 +135,14 @@ impl Reading {
         // A node without a map knows no sources.
         sources.resize(cluster.coding.chunks(), vec![]);
         let bytes = range.start..range.end;
+        let budget = cluster.store.budget();
         Reading {
+            charge: Charge::new(budget),
             layout,
             at: range.start,
             next_stripe: layout.stripes_of(&bytes).start,
             name_hash,
-            plan: Read::new(layout, bytes, sources, timeouts()),
+            plan: Read::new(layout, bytes, sources, timeouts(budget)),
             started: Instant::now(),
             fetches: JoinSet::new(),
             held: BTreeMap::new(),
@@ -274,6 +280,7 @@ impl Reading {
         {
             let chunks = cluster.coding.chunks();
             let held = self.held.entry(stripe);
+            let bytes = self.charge.count_as_is(bytes);
             held.or_insert_with(|| vec![None; chunks])[chunk] = Some(bytes);
         }
         self.plan.handle(self.now(), event);

@@ -18,7 +18,7 @@ const FREE_MAX: usize = (8 << 20) / BUFFER_BYTES;
 #[derive(Debug, Default)]
 pub(super) struct Buffers(Mutex<Vec<Box<[u8]>>>);
 
-/// Buffer of [`BUFFER_BYTES`], which is returned to the unused ones when it is dropped.
+/// Buffer, which is returned to the unused ones when it is dropped if it has [`BUFFER_BYTES`].
 #[derive(Debug)]
 pub(super) struct Buffer {
     bytes: Box<[u8]>,
@@ -32,12 +32,16 @@ impl Buffers {
         self.0.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Returns a buffer with arbitrary contents.
-    pub fn take(self: &Arc<Self>) -> Buffer {
-        let bytes = self.free().pop();
+    /// Returns a buffer with arbitrary contents for a read of `length` bytes. A short read has a
+    /// buffer of its own, which is freed afterwards, so that memory that counts little is little.
+    pub fn take(self: &Arc<Self>, length: usize) -> Buffer {
+        let is_short = length <= BUFFER_BYTES / 2;
+        let bytes = (!is_short).then(|| self.free().pop()).flatten();
+        let size = if is_short { length } else { BUFFER_BYTES };
+        let bytes = bytes.unwrap_or_else(|| vec![0; size].into());
         Buffer {
-            bytes: bytes.unwrap_or_else(|| vec![0; BUFFER_BYTES].into()),
-            part: 0..BUFFER_BYTES,
+            part: 0..bytes.len(),
+            bytes,
             home: self.clone(),
         }
     }
@@ -73,7 +77,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         let mut free = self.home.free();
-        if free.len() < FREE_MAX {
+        if bytes.len() == BUFFER_BYTES && free.len() < FREE_MAX {
             free.push(bytes);
         }
     }
@@ -86,7 +90,7 @@ mod tests {
     #[test]
     fn a_buffer_is_used_again_when_all_of_its_bytes_are_dropped() {
         let buffers = Arc::<Buffers>::default();
-        let mut buffer = buffers.take();
+        let mut buffer = buffers.take(BUFFER_BYTES);
         buffer.first_mut(4).copy_from_slice(b"abcd");
         assert_eq!(buffer.first(4), b"abcd");
         let bytes = buffer.into_bytes(1..4);
@@ -96,13 +100,17 @@ mod tests {
         assert_eq!(slice, "cd");
         drop(slice);
         assert_eq!(buffers.free().len(), 1);
-        assert_eq!(buffers.take().first(4), b"abcd");
+        assert_eq!(buffers.take(BUFFER_BYTES).first(4), b"abcd");
+        drop(buffers.take(4));
+        assert_eq!(buffers.free().len(), 1);
     }
 
     #[test]
     fn a_bounded_number_of_buffers_is_kept() {
         let buffers = Arc::<Buffers>::default();
-        let taken: Vec<Buffer> = (0..FREE_MAX + 3).map(|_| buffers.take()).collect();
+        let taken: Vec<Buffer> = (0..FREE_MAX + 3)
+            .map(|_| buffers.take(BUFFER_BYTES))
+            .collect();
         drop(taken);
         assert_eq!(buffers.free().len(), FREE_MAX);
     }

@@ -62,10 +62,10 @@ impl Extent for DiskExtent {
 }
 
 impl DiskExtent {
-    fn piece(&self, at: u64, end: u64) -> Piece {
+    fn piece(&self, at: u64, end: u64, bytes: u64) -> Piece {
         let block = BLOCK_BYTES as u64;
         let start = at / block * block;
-        let stop = (start + READ_BYTES).min(end.div_ceil(block) * block);
+        let stop = (start + bytes).min(end.div_ceil(block) * block);
         let stop = stop.min(self.content_bytes);
         Piece {
             start,
@@ -99,10 +99,15 @@ impl Pieces for Reading {
             if self.at >= self.end {
                 return Poll::Ready(None);
             }
-            let piece = self.extent.piece(self.at, self.end);
+            let shared = &self.extent.shared;
+            let bytes = match shared.budget.is_full() {
+                true => BLOCK_BYTES as u64,
+                false => READ_BYTES,
+            };
+            let piece = self.extent.piece(self.at, self.end, bytes);
             let offset = self.extent.content_at + piece.start;
             self.at = piece.start + piece.end as u64;
-            let mut buffer = self.extent.shared.buffers.take();
+            let mut buffer = shared.buffers.take(piece.length);
             // A piece in the page cache is copied here, which is cheaper than a change of threads.
             let bytes = buffer.first_mut(piece.length);
             if self.extent.segment.read_cached(offset, bytes) {

@@ -4,6 +4,7 @@ use super::purge::softened_usable_ms;
 use super::removed::{Line, Removed};
 use super::segment::{self, Entry, Segment};
 use super::{Counts, Job, Queue, Segments, Shared};
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::config::{Config, DiskConfig};
 use crate::object::Place;
@@ -52,6 +53,7 @@ impl Shared {
     pub(super) fn open(
         config: &Config,
         disk: &DiskConfig,
+        budget: &Arc<Budget>,
         queue: &Arc<Queue>,
     ) -> io::Result<(Self, u32)> {
         let folder = &disk.folder;
@@ -72,6 +74,7 @@ impl Shared {
             index: index(&config.clock, segments.clone(), queue.clone()),
             segments,
             buffers: Arc::default(),
+            budget: budget.clone(),
             removed: Mutex::new(removed),
             counts: Counts::default(),
             clock: config.clock.clone(),

@@ -178,7 +178,7 @@ impl Shared {
         };
         let blocks = described.blocks.clone();
         verified.described = Some(described);
-        let mut buffer = self.buffers.take();
+        let mut buffer = self.buffers.take(BUFFER_BYTES);
         let mut start = 0;
         while start < header.content_bytes {
             let length = (header.content_bytes - start).min(BUFFER_BYTES as u64);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::ManualClock;
+use crate::budget::Budget;
 use crate::object::{Head, read_all};
 use crate::rules::freshness::Terms;
 use crate::rules::vary::Selection;
@@ -74,7 +75,9 @@ impl Tier {
             clock: Clock::Manual(self.clock.clone()),
             ..Config::default()
         };
-        let disk = Disk::open(&config, &settings, self.queue.clone(), Box::new(|_| false));
+        let budget = Budget::new(config.memory_bytes);
+        let queue = self.queue.clone();
+        let disk = Disk::open(&config, &settings, &budget, queue, Box::new(|_| false));
         self.disk = Some(disk.expect("the folder is writable"));
     }
 
@@ -493,6 +496,7 @@ fn a_folder_is_used_by_one_process() {
     let second = Disk::open(
         &Config::default(),
         &settings,
+        &Budget::new(1 << 20),
         Arc::default(),
         Box::new(|_| false),
     );

@@ -82,7 +82,7 @@ impl Node {
 
     /// Revalidates a response in the background, unless that is already in progress.
     pub(super) fn refresh(self: Arc<Self>, lookup: &Lookup, stored: &Object) {
-        if self.has_failed_now(lookup) {
+        if self.has_failed_now(lookup) || self.store.budget().is_overrun() {
             return;
         }
         if let Joined::Lead(lead) = self.join(lookup) {

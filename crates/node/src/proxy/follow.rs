@@ -76,6 +76,10 @@ impl Node {
             true => Forward::Bypass,
             false => forward,
         };
+        if let Some(answer) = self.refuse_overrun() {
+            let object = self.usable_when_failing(&lookup, stored.as_ref());
+            return object.map_or(answer, |object| self.stale(&lookup, object, Some(forward)));
+        }
         let mut stored = stored;
         if stored.is_none()
             && let Some(lead) = &lead

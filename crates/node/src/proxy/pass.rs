@@ -35,6 +35,9 @@ impl Node {
         if body.size_hint().lower() > limits.request_bytes {
             return self.refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
         }
+        if let Some(answer) = self.refuse_overrun() {
+            return answer;
+        }
         let is_safe = parts.method.is_safe();
         let is_head = parts.method == Method::HEAD;
         let body = if body.is_end_stream() {
