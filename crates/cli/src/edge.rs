@@ -1,6 +1,8 @@
 //! `mayfly edge`: an HTTP cache, and clusters of such caches.
 
 #[cfg(feature = "edge")]
+mod file;
+#[cfg(feature = "edge")]
 mod serve;
 mod simulate;
 #[cfg(feature = "edge")]

@@ -2,13 +2,17 @@
 
 mod cluster;
 mod etcd;
+mod file;
 
 pub(crate) use cluster::SERVERS_MAX;
 pub use cluster::{ClusterConfig, Security, Server};
 pub use etcd::EtcdConfig;
+pub use file::{File, Setting, Value};
 
 use crate::clock::Clock;
+use crate::rules::forwarded::Network;
 use crate::rules::freshness::Grace;
+use crate::rules::operator::Rule;
 use hyper::Uri;
 use hyper::http::uri::Authority;
 use std::fmt;
@@ -31,6 +35,11 @@ const SCRUB_BYTES_PER_SECOND: u64 = 4 << 20;
 pub struct Config {
     /// Addresses for clients without TLS.
     pub listen: Vec<SocketAddr>,
+    /// Paths of Unix sockets for clients without TLS.
+    pub listen_unix: Vec<PathBuf>,
+    /// Whether each connection of a client begins with a header of the PROXY protocol. Only peers
+    /// in [`Config::trusted`] may then connect.
+    pub has_proxy_header: bool,
     /// Addresses for clients with TLS.
     pub listen_tls: Vec<SocketAddr>,
     /// Files with the certificate chain and its private key, in PEM; required for `listen_tls`.
@@ -39,9 +48,12 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Token that purges need. Without a token, all purges are refused.
     pub purge_token: Option<String>,
-    /// Origins that requests are forwarded to, by host. A rule without a host applies to all other
-    /// hosts.
+    /// Origins that requests are forwarded to, by host.
     pub origins: Vec<Origin>,
+    /// Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are used.
+    pub trusted: Vec<Network>,
+    /// Rules for hosts and paths. The first one that matches a request applies.
+    pub rules: Vec<Rule>,
     /// Memory in bytes for the store and for content outside it: of fetches and of replies.
     pub memory_bytes: u64,
     /// Eviction policy of the memory tier, by name.
@@ -88,14 +100,45 @@ impl DiskConfig {
     }
 }
 
-/// Rule of [`Config::origins`].
+/// Origin of some hosts: servers with the same content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// Host of the requests, with a port unless it is the scheme's default; `None` for all other
-    /// hosts.
-    pub host: Option<String>,
-    /// Scheme and authority of the origin server.
-    pub url: Uri,
+    /// Hosts of the requests, with a port unless it is the scheme's default; empty for all hosts
+    /// that no other origin has.
+    pub hosts: Vec<String>,
+    /// Scheme and authority of each server.
+    pub servers: Vec<Uri>,
+    /// Health checks of the servers.
+    pub health: Option<Health>,
+}
+
+/// Health checks of an origin's servers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Health {
+    /// Path that is requested. A server is healthy if the status is 2xx or 3xx.
+    pub path: String,
+    /// Time between two checks, and time limit of a check.
+    pub interval: Duration,
+}
+
+/// Parses the URL of a server: scheme and authority, without a path.
+pub(crate) fn server(text: &str) -> Option<Uri> {
+    let url: Uri = text.parse().ok()?;
+    let is_scheme_known = matches!(url.scheme_str(), Some("http" | "https"));
+    let has_path = url.path() != "/" || url.query().is_some();
+    // A name and a password before the host are refused, because they would not be sent.
+    let is_host = |authority: &Authority| !authority.as_str().contains('@');
+    (is_scheme_known && !has_path && url.authority().is_some_and(is_host)).then_some(url)
+}
+
+impl Origin {
+    /// Returns the hosts for messages.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self.hosts.is_empty() {
+            true => vec!["all other hosts"],
+            false => self.hosts.iter().map(String::as_str).collect(),
+        }
+    }
 }
 
 impl std::str::FromStr for Origin {
@@ -105,22 +148,16 @@ impl std::str::FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let expected = "expected http://HOST[:PORT] or NAME=http://HOST[:PORT]";
         let invalid = || Invalid(format!("origin '{text}': {expected}"));
-        let (host, url) = match text.split_once('=') {
-            Some((host, url)) => (Some(host.to_ascii_lowercase()), url),
-            None => (None, text),
+        let (hosts, url) = match text.split_once('=') {
+            Some(("", _)) => return Err(invalid()),
+            Some((host, url)) => (vec![host.to_ascii_lowercase()], url),
+            None => (vec![], text),
         };
-        let url: Uri = url.parse().map_err(|_| invalid())?;
-        let is_scheme_known = matches!(url.scheme_str(), Some("http" | "https"));
-        let has_path = url.path() != "/" || url.query().is_some();
-        // A name and a password before the host are refused, because they would not be sent.
-        let is_host = |authority: &Authority| !authority.as_str().contains('@');
-        if !is_scheme_known || !url.authority().is_some_and(is_host) || has_path {
-            return Err(invalid());
-        }
-        if host.as_ref().is_some_and(String::is_empty) {
-            return Err(invalid());
-        }
-        Ok(Origin { host, url })
+        Ok(Origin {
+            hosts,
+            servers: vec![server(url).ok_or_else(invalid)?],
+            health: None,
+        })
     }
 }
 
@@ -186,11 +223,15 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             listen: vec![],
+            listen_unix: vec![],
+            has_proxy_header: false,
             listen_tls: vec![],
             certificate: None,
             admin: None,
             purge_token: None,
             origins: vec![],
+            trusted: vec![],
+            rules: vec![],
             memory_bytes: 256 << 20,
             policy: "s3fifo".into(),
             disk: None,
@@ -237,17 +278,20 @@ impl Config {
                 "no origin: expected at least one, such as http://127.0.0.1:8080".into(),
             );
         }
-        for (index, origin) in self.origins.iter().enumerate() {
-            let is_same = |other: &Origin| other.host == origin.host;
-            if self.origins[..index].iter().any(is_same) {
-                let host = origin.host.as_deref().unwrap_or("all other hosts");
-                return invalid(format!("origins: expected one for {host}, found several"));
-            }
+        let mut hosts: Vec<_> = self.origins.iter().flat_map(Origin::names).collect();
+        hosts.sort_unstable();
+        if let Some(twice) = hosts.windows(2).find(|pair| pair[0] == pair[1]) {
+            let host = twice[0];
+            return invalid(format!("origins: expected one for {host}, found several"));
         }
         if self.limits.connections == 0 {
             return invalid("no connections: expected at least one".into());
         }
-        if self.listen.is_empty() && self.listen_tls.is_empty() {
+        if self.has_proxy_header && self.trusted.is_empty() {
+            return invalid("PROXY protocol: expected the addresses of trusted balancers".into());
+        }
+        let plain = self.listen.len() + self.listen_unix.len();
+        if plain + self.listen_tls.len() == 0 {
             return invalid("no address to listen on: expected at least one".into());
         }
         if !self.listen_tls.is_empty() && self.certificate.is_none() {

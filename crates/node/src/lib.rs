@@ -48,10 +48,12 @@ pub mod stream;
 
 pub use clock::{Clock, ManualClock};
 pub use config::{
-    ClusterConfig, Config, DiskConfig, EtcdConfig, Invalid, Limits, Origin, Security, Server,
+    ClusterConfig, Config, DiskConfig, EtcdConfig, File, Health, Invalid, Limits, Origin, Security,
+    Server, Setting, Value,
 };
 pub use edge::ServerId;
 pub use metrics::Reply;
+pub use rules::forwarded::Network;
 
 use cluster::Cluster;
 use proxy::Node;
@@ -114,6 +116,12 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
             connections.clone(),
             stopped.clone(),
         );
+        listeners.spawn(serving);
+    }
+    for path in &config.listen_unix {
+        let listener = listen::socket::bind_path(path)?;
+        let (node, connections) = (node.clone(), connections.clone());
+        let serving = listen::serve(node, listener, None, connections, stopped.clone());
         listeners.spawn(serving);
     }
     let mut peers = None;
@@ -215,6 +223,27 @@ impl Running {
         Ok(for_clients.is_some() || for_nodes)
     }
 
+    /// Replaces origins and rules by those of other settings. A difference in the rest is logged,
+    /// because it needs a restart.
+    ///
+    /// # Errors
+    /// Returns an error if the settings cannot be used. The previous ones stay in use.
+    pub fn replace(&self, config: Config) -> Result<(), String> {
+        config.check().map_err(|error| error.to_string())?;
+        let replaced = self.node.replace(&config.origins, &config.rules);
+        replaced.map_err(|error| error.to_string())?;
+        let rest = |config: &Config| Config {
+            origins: vec![],
+            rules: vec![],
+            ..config.clone()
+        };
+        let texts = [&self.node.config, &config].map(|config| format!("{:?}", rest(config)));
+        if texts[0] != texts[1] {
+            log::warn!("changes of other settings than origins and rules need a restart");
+        }
+        Ok(())
+    }
+
     /// Stops accepting connections, and waits until open ones have finished or the configured time
     /// is over. The contents of memory are then written to the disk tier.
     pub async fn stop(mut self) {
@@ -230,13 +259,20 @@ impl Running {
     }
 }
 
-/// Runs a node until the process receives SIGTERM or SIGINT. On SIGHUP, it reads the certificate
-/// for clients again.
+/// Function that reads the settings again; its error is a text for the log.
+pub type Reread = Box<dyn Fn() -> Result<Config, String>>;
+
+/// Runs a node until the process receives SIGTERM or SIGINT. On SIGHUP, it reads the certificates
+/// again, and with `reread` also origins and rules.
 ///
 /// # Errors
 /// Returns an error if the runtime cannot be started, a setting is invalid, or an address cannot be
 /// bound.
-pub fn run(config: Config, threads: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub fn run(
+    config: Config,
+    threads: usize,
+    reread: Option<Reread>,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads.max(1))
@@ -263,11 +299,19 @@ pub fn run(config: Config, threads: usize) -> Result<(), Box<dyn std::error::Err
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = hangup.recv() => match running.reload() {
-                    Ok(true) => log::info!("SIGHUP: the certificates were read again"),
-                    Ok(false) => log::info!("SIGHUP: there is no certificate to be read again"),
-                    Err(why) => log::warn!("SIGHUP: previous certificates stay in use: {why}"),
-                },
+                _ = hangup.recv() => {
+                    match running.reload() {
+                        Ok(true) => log::info!("SIGHUP: the certificates were read again"),
+                        Ok(false) => log::info!("SIGHUP: there is no certificate to be read again"),
+                        Err(why) => log::warn!("SIGHUP: previous certificates stay in use: {why}"),
+                    }
+                    if let Some(reread) = &reread {
+                        match reread().and_then(|config| running.replace(config)) {
+                            Ok(()) => log::info!("SIGHUP: origins and rules were read again"),
+                            Err(why) => log::warn!("SIGHUP: previous settings stay in use: {why}"),
+                        }
+                    }
+                }
             }
         }
         log::info!("stopping");

@@ -1,27 +1,32 @@
 //! Listeners and client connections: HTTP/1.1 and HTTP/2, with and without TLS.
 
+pub mod socket;
+
 use crate::config::{Config, Invalid, Limits};
 use crate::http1::{self, Failure, Rest};
 use crate::proxy::{Client, Node};
+use crate::rules::forwarded::is_trusted;
 use crate::socket::Socket;
 use crate::stream::Watched;
 use ::membership::pem;
 use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1::Builder as Http1Builder;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use socket::{Listener, read_client};
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -70,12 +75,13 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Invalid> {
 
 /// Accepts connections until `stop` changes, each once a permit is available, and serves each in
 /// its own task.
-pub async fn accept<F>(
-    listener: &TcpListener,
+pub async fn accept<L, F>(
+    listener: &L,
     connections: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
-    serve: impl Fn(TcpStream, SocketAddr) -> F,
+    serve: impl Fn(L::Stream, IpAddr) -> F,
 ) where
+    L: Listener,
     F: Future<Output = ()> + Send + 'static,
 {
     loop {
@@ -100,18 +106,20 @@ pub async fn accept<F>(
 }
 
 /// Serves the clients of one address until `stop` changes.
-pub async fn serve(
+pub async fn serve<L>(
     node: Arc<Node>,
-    listener: TcpListener,
+    listener: L,
     tls: Option<Tls>,
     connections: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
-) {
+) where
+    L: Listener<Stream: Into<Socket>>,
+{
     accept(&listener, connections, stop.clone(), |stream, address| {
         node.metrics.connections_accepted.fetch_add(1, Relaxed);
         node.metrics.connections_open.fetch_add(1, Relaxed);
         let tls = tls.as_ref().map(|tls| tls.borrow().clone());
-        let (node, stop) = (node.clone(), stop.clone());
+        let (node, stop, stream) = (node.clone(), stop.clone(), stream.into());
         async move {
             if let Err(error) = connection(&node, stream, address, tls, stop).await {
                 log::debug!("{address}: {error}");
@@ -124,23 +132,30 @@ pub async fn serve(
 
 async fn connection(
     node: &Arc<Node>,
-    stream: TcpStream,
-    address: SocketAddr,
+    mut stream: Socket,
+    mut address: IpAddr,
     tls: Option<TlsAcceptor>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
-    stream.set_nodelay(true)?;
+    let limits = &node.config.limits;
+    if node.config.has_proxy_header {
+        if !is_trusted(&node.config.trusted, address) {
+            return Err("the peer is not a trusted balancer".into());
+        }
+        let client = timeout(limits.head_time, read_client(&mut stream)).await??;
+        address = client.unwrap_or(address);
+    }
     let client = Client {
-        address: address.ip().to_canonical(),
+        address,
         is_tls: tls.is_some(),
         is_peer: false,
     };
-    let stream = match tls {
-        None => Socket::Plain(stream),
-        Some(tls) => {
+    let stream = match (tls, stream) {
+        (Some(tls), Socket::Plain(stream)) => {
             let accept = tls.accept(stream);
-            Socket::tls(timeout(node.config.limits.handshake_time, accept).await??)
+            Socket::tls(timeout(limits.handshake_time, accept).await??)
         }
+        (_, stream) => stream,
     };
     serve_client(node, stream, client, stop).await
 }
@@ -203,18 +218,32 @@ where
     A: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = bytes::Bytes, Error = io::Error> + Send + 'static,
 {
-    let mut builder = Builder::new(TokioExecutor::new());
-    let mut head_time = limits.head_time;
-    if stream.is_http1 {
-        builder = builder.http1_only();
-        // hyper counts the time from the end of the previous reply on, so that a shorter one would
-        // end idle connections.
-        head_time = head_time.max(limits.client_idle);
+    let is_http1 = stream.is_http1;
+    let stream = TokioIo::new(stream);
+    if is_http1 {
+        // The builder for both versions would accept the beginning of HTTP/2 here.
+        let mut builder = Http1Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            // hyper counts the time from the end of the previous reply on, so that a shorter one
+            // would end idle connections.
+            .header_read_timeout(limits.head_time.max(limits.client_idle))
+            .max_buf_size(http1::head_bytes_max(limits))
+            .max_headers(limits.fields);
+        let connection = builder.serve_connection(stream, service_fn(answer));
+        let mut connection = pin!(connection.with_upgrades());
+        tokio::select! {
+            biased;
+            result = connection.as_mut() => return Ok(result?),
+            _ = stop.changed() => connection.as_mut().graceful_shutdown(),
+        }
+        return Ok(timeout(limits.stop_time, connection).await??);
     }
+    let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(head_time)
+        .header_read_timeout(limits.head_time)
         .max_buf_size(http1::head_bytes_max(limits))
         .max_headers(limits.fields);
     builder
@@ -225,7 +254,7 @@ where
         .initial_connection_window_size(RECEIVE_BYTES)
         .max_send_buf_size(SEND_BYTES_MAX)
         .max_concurrent_streams(limits.streams);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service_fn(answer)));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(stream, service_fn(answer)));
     tokio::select! {
         // The fixed order avoids drawing a random number for each request.
         biased;

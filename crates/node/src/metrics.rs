@@ -2,11 +2,12 @@
 
 pub mod table;
 
-use crate::config::{Config, Origin};
+use crate::config::Config;
 use crate::disk::DiskStats;
 use crate::rules::freshness::Refusal;
 use crate::rules::status::Forward;
 use edge::ServerId;
+use hyper::Uri;
 use library::Stats;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -28,11 +29,13 @@ pub enum Reply {
     Refused,
     /// A response from another node of the cluster.
     Peer,
+    /// The outcome of a purge.
+    Purged,
 }
 
 impl Reply {
     /// All values, in the order of their numbers.
-    pub const ALL: [Reply; 7] = [
+    pub const ALL: [Reply; 8] = [
         Reply::Hit,
         Reply::Stale,
         Reply::StaleOnError,
@@ -40,6 +43,7 @@ impl Reply {
         Reply::Miss,
         Reply::Refused,
         Reply::Peer,
+        Reply::Purged,
     ];
 
     /// Returns the name in metrics.
@@ -47,7 +51,7 @@ impl Reply {
         Self::NAMES[self as usize]
     }
 
-    const NAMES: [&'static str; 7] = [
+    const NAMES: [&'static str; 8] = [
         "hit",
         "stale",
         "stale-on-error",
@@ -55,6 +59,7 @@ impl Reply {
         "miss",
         "refused",
         "peer",
+        "purged",
     ];
 }
 
@@ -115,13 +120,15 @@ impl Failure {
 /// Counters. All of them only grow, except for the number of open connections.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    replies: [AtomicU64; 7],
+    replies: [AtomicU64; 8],
     forwards: [AtomicU64; 7],
     refusals: [AtomicU64; 9],
     failures: [AtomicU64; 5],
     hits: [AtomicU64; 2],
     /// Number of requests that shared another request's fetch.
     pub collapsed: AtomicU64,
+    /// Number of connections that use another protocol now.
+    pub tunnels_open: AtomicU64,
     /// Number of requests to origins.
     pub origin_requests: AtomicU64,
     /// Number of content bytes from origins.
@@ -207,12 +214,16 @@ pub struct Facts<'a> {
     pub origins: Vec<OriginFacts>,
 }
 
-/// State of an origin for operators.
+/// State of an origin's server for operators.
 #[derive(Clone, Debug)]
 pub struct OriginFacts {
-    /// Rule of the origin.
-    pub rule: Origin,
-    /// Time for which the origin has counted as down.
+    /// Hosts of the origin.
+    pub hosts: String,
+    /// URL of the server.
+    pub url: Uri,
+    /// Whether health checks fail.
+    pub is_unhealthy: bool,
+    /// Time for which the server has counted as down.
     pub down: Option<Duration>,
 }
 

@@ -1,10 +1,11 @@
 //! Requests to origins.
 
 mod circuit;
+mod servers;
 
 use crate::body::Content;
 use crate::clock::Clock;
-use crate::config::{Config, Invalid, Origin};
+use crate::config::{Config, Invalid, Limits, Origin};
 use crate::metrics::{Failure, Metrics, OriginFacts};
 use crate::rules::fields::is_compressed;
 use crate::rules::freshness::is_failure;
@@ -13,15 +14,17 @@ use circuit::Circuit;
 pub use circuit::RETRY_MS;
 use hyper::body::{Body, Incoming};
 use hyper::header::{HOST, HeaderMap, HeaderValue};
-use hyper::{Method, Request, Response, Uri, Version};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper::{Method, Request, Response, Uri};
+use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use servers::{OriginClient, Route, Server};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Maximum number of idle connections per origin.
@@ -33,13 +36,19 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Clients of all origins.
 pub struct Origins {
-    client: Client<HttpsConnector<HttpConnector>, Content>,
-    rules: Vec<(Origin, Arc<Circuit>)>,
+    /// Servers by host. A reload replaces them.
+    routes: RwLock<Arc<Routes>>,
     via: HeaderValue,
-    head_time: Duration,
-    idle: Duration,
+    limits: Limits,
     clock: Clock,
     metrics: Arc<Metrics>,
+}
+
+struct Routes {
+    client: OriginClient,
+    all: Vec<Arc<Route>>,
+    /// Health checks, which end with the routes.
+    _checks: JoinSet<()>,
 }
 
 /// Request to an origin.
@@ -57,121 +66,153 @@ pub struct Outgoing<'a> {
 }
 
 impl Origins {
-    /// Prepares the clients. No connection is made.
+    /// Prepares the clients, and starts health checks on the current runtime if there are any.
     ///
     /// # Errors
     /// Returns an error if an origin needs TLS and the system's certificates cannot be read.
     pub fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, Invalid> {
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        http.set_connect_timeout(Some(config.limits.connect_time));
-        let needs_tls = config
-            .origins
-            .iter()
-            .any(|origin| origin.url.scheme_str() == Some("https"));
-        let connector = HttpsConnectorBuilder::new();
-        let connector = if needs_tls {
-            let roots = connector.with_native_roots();
-            roots.map_err(|error| Invalid(format!("the system's certificates: {error}")))?
-        } else {
-            let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
-            let tls = tokio_rustls::rustls::ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .map_err(|error| Invalid(error.to_string()))?
-                .with_root_certificates(tokio_rustls::rustls::RootCertStore::empty())
-                .with_no_client_auth();
-            connector.with_tls_config(tls)
-        };
-        let connector = connector
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(http);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIME)
-            .pool_max_idle_per_host(IDLE_MAX)
-            .http1_read_buf_exact_size(READ_BYTES)
-            .http1_max_headers(config.limits.fields * 2)
-            .build(connector);
         let via = HeaderValue::from_str(&format!("1.1 {}", config.name))
             .map_err(|_| Invalid(format!("name '{}': expected a token", config.name)))?;
+        let routes = Routes::new(&config.origins, &[], &config.limits, &config.clock)?;
         Ok(Origins {
-            client,
-            rules: with_circuits(&config.origins),
+            routes: RwLock::new(Arc::new(routes)),
             via,
-            head_time: config.limits.origin_head_time,
-            idle: config.limits.origin_idle,
+            limits: config.limits.clone(),
             clock: config.clock.clone(),
             metrics,
         })
     }
 
+    /// Replaces all origins. Servers that remain keep their state.
+    ///
+    /// # Errors
+    /// Returns an error if the origins cannot be used. The previous ones stay in use.
+    pub fn replace(&self, origins: &[Origin]) -> Result<(), Invalid> {
+        let previous = self.routes();
+        let routes = Routes::new(origins, &previous.all, &self.limits, &self.clock)?;
+        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+        Ok(())
+    }
+
+    fn routes(&self) -> Arc<Routes> {
+        self.routes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     /// Returns the time limit for the head of a response.
-    pub fn head_time(&self) -> Duration {
-        self.head_time
+    pub fn origin_head_time(&self) -> Duration {
+        self.limits.origin_head_time
     }
 
     /// Returns the maximum time between two parts of a response.
     pub fn idle(&self) -> Duration {
-        self.idle
+        self.limits.origin_idle
     }
 
-    /// Returns the origin of a host.
-    pub fn of(&self, host: &str) -> Option<&Uri> {
-        self.rule(host).map(|(rule, _)| &rule.url)
+    /// Returns true if a host has an origin.
+    pub fn has(&self, host: &str) -> bool {
+        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+        routes.of(host).is_some()
     }
 
-    fn rule(&self, host: &str) -> Option<&(Origin, Arc<Circuit>)> {
-        let exact = |(rule, _): &&(Origin, _)| rule.host.as_deref() == Some(host);
-        let other = |(rule, _): &&(Origin, _)| rule.host.is_none();
-        let found = self.rules.iter().find(exact);
-        found.or_else(|| self.rules.iter().find(other))
-    }
-
-    /// Returns true if the last request to the origin of a host failed or took too long.
+    /// Returns true if the last requests to all servers of a host failed or took too long.
     pub fn is_doubtful(&self, host: &str) -> bool {
-        let rule = self.rule(host);
-        rule.is_some_and(|(_, circuit)| circuit.is_doubtful())
+        let routes = self.routes();
+        let is_doubtful = |server: &Arc<Server>| server.circuit.is_doubtful();
+        let route = routes.of(host);
+        route.is_some_and(|route| route.servers.iter().all(is_doubtful))
     }
 
     /// Notes that a request to the origin of a host takes too long.
     pub fn doubt(&self, host: &str) {
-        if let Some((_, circuit)) = self.rule(host) {
-            circuit.doubt();
+        if let Some(route) = self.routes().of(host) {
+            route
+                .servers
+                .iter()
+                .for_each(|server| server.circuit.doubt());
         }
     }
 
-    /// Returns the states of all origins.
+    /// Returns the states of all servers.
     pub fn facts(&self) -> Vec<OriginFacts> {
         let now_ms = self.clock.now_ms();
-        let facts = self.rules.iter().map(|(rule, circuit)| OriginFacts {
-            rule: rule.clone(),
-            down: circuit
-                .down_since_ms()
-                .map(|since_ms| Duration::from_millis(now_ms.saturating_sub(since_ms))),
-        });
-        facts.collect()
+        let mut facts = vec![];
+        for route in &self.routes().all {
+            let hosts = match route.hosts.is_empty() {
+                true => "all other hosts".to_owned(),
+                false => route.hosts.join(", "),
+            };
+            for server in &route.servers {
+                let since_ms = server.circuit.down_since_ms();
+                facts.push(OriginFacts {
+                    hosts: hosts.clone(),
+                    url: server.url.clone(),
+                    is_unhealthy: server.is_unhealthy(),
+                    down: since_ms
+                        .map(|since_ms| Duration::from_millis(now_ms.saturating_sub(since_ms))),
+                });
+            }
+        }
+        facts
     }
 
-    /// Sends a request and returns the head of the response.
+    /// Sends a request and returns the head of the response. If a server cannot be reached, another
+    /// one receives the request, provided that it has no content.
     ///
     /// # Errors
     /// Returns the kind of failure if there is no response. The failure has already been counted.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Result<Response<Incoming>, Failure> {
+        let routes = self.routes();
         let key = outgoing.key;
-        let (origin, circuit) = self.rule(key.host()).ok_or(Failure::Connection)?;
+        let route = routes.of(key.host()).ok_or(Failure::Connection)?;
         let has_content = !outgoing.body.is_end_stream();
-        let request = self.request(outgoing, &origin.url);
-        let request = request.ok_or(Failure::Connection)?;
-        let sent_ms = self.clock.now_ms();
-        if !circuit.admit(sent_ms) {
-            self.metrics.failure(Failure::Down);
-            return Err(Failure::Down);
+        let method = outgoing.method.clone();
+        let headers = self.headers(&outgoing).ok_or(Failure::Connection)?;
+        let mut body = outgoing.body;
+        let (mut tried, mut failure) = (vec![], None);
+        loop {
+            let now_ms = self.clock.now_ms();
+            let may_probe = !has_content && route.servers.len() > 1;
+            let Some(server) = route.choose(now_ms, &tried, may_probe) else {
+                return Err(failure.unwrap_or_else(|| {
+                    self.metrics.failure(Failure::Down);
+                    Failure::Down
+                }));
+            };
+            let mut request = Request::new(std::mem::replace(&mut body, Content::empty()));
+            *request.method_mut() = method.clone();
+            *request.uri_mut() = address(&server.url, key).ok_or(Failure::Connection)?;
+            *request.headers_mut() = headers.clone();
+            match self.send_to(server, &routes.client, request, key).await {
+                Ok(response) => return Ok(response),
+                Err((reason, false)) => return Err(reason),
+                Err((reason, true)) if has_content => return Err(reason),
+                Err((reason, true)) => failure = Some(reason),
+            }
+            tried.push(server.clone());
         }
+    }
+
+    /// Sends a request to a server. The error says whether no connection was made.
+    async fn send_to(
+        &self,
+        server: &Arc<Server>,
+        client: &OriginClient,
+        request: Request<Content>,
+        key: &Key,
+    ) -> Result<Response<Incoming>, (Failure, bool)> {
+        let Server { url, circuit, .. } = &**server;
+        let has_content = !request.body().is_end_stream();
+        let sent_ms = self.clock.now_ms();
         self.metrics.origin_requests.fetch_add(1, Relaxed);
-        let result = timeout(self.head_time, self.client.request(request)).await;
+        let open = server.begin();
+        let head_time = self.limits.origin_head_time;
+        let result = timeout(head_time, client.request(request)).await;
+        drop(open);
         let now_ms = self.clock.now_ms();
+        let mut is_unreached = false;
         let (failure, reason, is_of_origin) = match result {
             Ok(Ok(response)) if is_compressed(response.headers()) => {
                 let reason = "content that is compressed by a transfer coding".to_owned();
@@ -180,52 +221,37 @@ impl Origins {
             Ok(Ok(response)) => {
                 if let Some(down_ms) = circuit.answered(now_ms) {
                     let seconds = Duration::from_millis(down_ms).as_secs_f32();
-                    log::info!(
-                        "origin {}: it answers again after {seconds:.1} s",
-                        origin.url
-                    );
+                    log::info!("origin {url}: it answers again after {seconds:.1} s");
                 }
                 let status = response.status();
                 if is_failure(status) {
                     self.metrics.failure(Failure::Status);
-                    log_failure(
-                        &origin.url,
-                        circuit,
-                        now_ms,
-                        key,
-                        &format!("status {status}"),
-                    );
+                    log_failure(url, circuit, now_ms, key, &format!("status {status}"));
                 }
                 return Ok(response);
             }
-            Ok(Err(error)) => (Failure::Connection, cause(&error), error.is_connect()),
+            Ok(Err(error)) => {
+                is_unreached = error.is_connect();
+                (Failure::Connection, cause(&error), is_unreached)
+            }
             Err(_) => {
-                let reason = format!("no response within {} s", self.head_time.as_secs_f32());
+                let reason = format!("no response within {} s", head_time.as_secs_f32());
                 // A client that does not send its content may be the reason.
                 (Failure::Timeout, reason, !has_content)
             }
         };
         self.metrics.failure(failure);
         let is_down = is_of_origin && circuit.failed(sent_ms, now_ms);
-        log_failure(&origin.url, circuit, now_ms, key, &reason);
+        log_failure(url, circuit, now_ms, key, &reason);
         if is_down {
-            log::warn!("origin {}: it counts as down until it answers", origin.url);
+            log::warn!("origin {url}: it counts as down until it answers");
         }
-        Err(failure)
+        Err((failure, is_unreached))
     }
 
-    fn request(&self, outgoing: Outgoing<'_>, origin: &Uri) -> Option<Request<Content>> {
-        let uri = Uri::builder()
-            .scheme(origin.scheme()?.clone())
-            .authority(origin.authority()?.clone())
-            .path_and_query(outgoing.key.target())
-            .build()
-            .ok()?;
-        let mut request = Request::new(outgoing.body);
-        *request.method_mut() = outgoing.method;
-        *request.version_mut() = Version::HTTP_11;
-        *request.uri_mut() = uri;
-        let mut headers = outgoing.headers;
+    /// Returns the fields of a request to an origin.
+    fn headers(&self, outgoing: &Outgoing<'_>) -> Option<HeaderMap> {
+        let mut headers = outgoing.headers.clone();
         headers.insert(HOST, HeaderValue::from_str(outgoing.key.host()).ok()?);
         headers.append("via", self.via.clone());
         let client = HeaderValue::from_str(&outgoing.client.to_string()).ok()?;
@@ -236,20 +262,91 @@ impl Origins {
             "http"
         };
         headers.insert("x-forwarded-proto", HeaderValue::from_static(scheme));
-        *request.headers_mut() = headers;
-        Some(request)
+        Some(headers)
     }
 }
 
-/// Returns the rules with a state for each origin. Rules with the same origin share its state.
-fn with_circuits(rules: &[Origin]) -> Vec<(Origin, Arc<Circuit>)> {
-    let mut all: Vec<(Origin, Arc<Circuit>)> = vec![];
-    for rule in rules {
-        let same = all.iter().find(|(other, _)| other.url == rule.url);
-        let circuit = same.map(|(_, circuit)| circuit.clone());
-        all.push((rule.clone(), circuit.unwrap_or_default()));
+impl Routes {
+    /// Prepares the routes of these origins. Servers that `previous` has are taken from there.
+    fn new(
+        origins: &[Origin],
+        previous: &[Arc<Route>],
+        limits: &Limits,
+        clock: &Clock,
+    ) -> Result<Self, Invalid> {
+        let client = client(origins, limits)?;
+        let known = previous.iter().flat_map(|route| &route.servers);
+        let mut servers: Vec<Arc<Server>> = known.cloned().collect();
+        let mut all = vec![];
+        let mut checks = JoinSet::new();
+        for origin in origins {
+            let mut own = vec![];
+            for url in &origin.servers {
+                let same = servers.iter().find(|server| server.url == *url).cloned();
+                let server = same.unwrap_or_else(|| Arc::new(Server::new(url.clone())));
+                servers.push(server.clone());
+                own.push(server);
+            }
+            let route = Arc::new(Route::new(origin, own));
+            servers::check(&route, &client, clock, &mut checks);
+            all.push(route);
+        }
+        Ok(Routes {
+            client,
+            all,
+            _checks: checks,
+        })
     }
-    all
+
+    fn of(&self, host: &str) -> Option<&Arc<Route>> {
+        let is_named = |route: &&Arc<Route>| route.hosts.iter().any(|name| name == host);
+        let is_other = |route: &&Arc<Route>| route.hosts.is_empty();
+        let named = self.all.iter().find(is_named);
+        named.or_else(|| self.all.iter().find(is_other))
+    }
+}
+
+/// Creates a client for all origins. No connection is made.
+fn client(origins: &[Origin], limits: &Limits) -> Result<OriginClient, Invalid> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(limits.connect_time));
+    let mut servers = origins.iter().flat_map(|origin| &origin.servers);
+    let needs_tls = servers.any(|url| url.scheme_str() == Some("https"));
+    let connector = HttpsConnectorBuilder::new();
+    let connector = if needs_tls {
+        let roots = connector.with_native_roots();
+        roots.map_err(|error| Invalid(format!("the system's certificates: {error}")))?
+    } else {
+        let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+        let tls = tokio_rustls::rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Invalid(error.to_string()))?
+            .with_root_certificates(tokio_rustls::rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        connector.with_tls_config(tls)
+    };
+    let connector = connector
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(http);
+    Ok(Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIME)
+        .pool_max_idle_per_host(IDLE_MAX)
+        .http1_read_buf_exact_size(READ_BYTES)
+        .http1_max_headers(limits.fields * 2)
+        .build(connector))
+}
+
+/// Returns the address of a URL on a server.
+fn address(server: &Uri, key: &Key) -> Option<Uri> {
+    let uri = Uri::builder()
+        .scheme(server.scheme()?.clone())
+        .authority(server.authority()?.clone())
+        .path_and_query(key.target());
+    uri.build().ok()
 }
 
 /// Writes a line about a failure to the log, unless there was one a short time ago.

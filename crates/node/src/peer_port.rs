@@ -109,7 +109,6 @@ impl Port {
         tls: Option<TlsAcceptor>,
         stop: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
-        stream.set_nodelay(true)?;
         let stream = match tls {
             None => Socket::Plain(stream),
             Some(tls) => {

@@ -13,6 +13,8 @@ mod lookup;
 mod pass;
 mod peers;
 mod reply;
+mod site;
+mod upgrade;
 
 use crate::access_log::{AccessLog, Record};
 use crate::body::Content;
@@ -24,6 +26,7 @@ use crate::object::{Found, Object, Resource};
 use crate::origin::Origins;
 use crate::rules::directives::Directives;
 use crate::rules::key::{Invalid as InvalidKey, Key};
+use crate::rules::operator::Rule;
 use crate::rules::present::Present;
 use crate::rules::ranges::Requested;
 use crate::rules::status::{self, CacheStatus, Forward};
@@ -40,9 +43,10 @@ pub(crate) use lookup::Lookup;
 use lookup::{Usability, usability};
 use reply::Answer;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// Maximum number of URLs remembered as having responses that could not be stored or fetched.
 const PASSED_MAX: u64 = 65_536;
@@ -66,6 +70,10 @@ pub struct Node {
     /// Instants at which fetches failed while a stale response could be used, by
     /// [`Lookup::flight`].
     failed: Cache<String, u64>,
+    /// Rules of the operator. A reload replaces them.
+    rules: RwLock<Vec<Arc<Rule>>>,
+    /// Permits for connections that use another protocol.
+    tunnels: Arc<Semaphore>,
     log: Option<AccessLog>,
     /// Member that this node adds to Via.
     via: HeaderValue,
@@ -116,6 +124,8 @@ impl Node {
                 .ttl(PASSED_TIME)
                 .build()
                 .map_err(|error| Invalid(error.to_string()))?,
+            rules: RwLock::new(config.rules.iter().cloned().map(Arc::new).collect()),
+            tunnels: Arc::new(Semaphore::new(config.limits.connections)),
             log,
             via,
             config,
@@ -125,6 +135,11 @@ impl Node {
     /// Returns the number of replies of this kind.
     pub fn replies(&self, reply: Reply) -> u64 {
         self.metrics.replies(reply)
+    }
+
+    /// Returns the settings with which the node was started.
+    pub fn settings(&self) -> &Config {
+        &self.config
     }
 
     /// Returns the cluster that the node belongs to.
@@ -143,9 +158,13 @@ impl Node {
         client: Client,
         looked: Option<Looked>,
     ) -> Response<Content> {
+        let client = self.client_of(client, request.headers());
         let (key, looked) = match looked {
             Some(looked) => (Ok(looked.key), Some(looked.resource)),
-            None => (Key::of(&request, client.is_tls), None),
+            None => {
+                let key = Key::of(&request, client.is_tls);
+                (key.map(|key| self.normalised(key)), None)
+            }
         };
         self.serve_key(request, key, client, looked).await
     }
@@ -247,6 +266,7 @@ impl Node {
         looked: Option<Option<Arc<Resource>>>,
     ) -> Answer {
         let (mut parts, body) = request.into_parts();
+        let protocol = upgrade::wanted(&parts);
         let present = Present::of(&parts.headers);
         if let Err((status, text)) = self.admit(&parts, &key, present) {
             return self.refuse(status, text);
@@ -257,9 +277,23 @@ impl Node {
         if present.has(Present::UNKEYED) {
             fields::remove_unkeyed(&mut parts.headers);
         }
+        if let (Some(protocol), Some(upgrade)) = (protocol, parts.extensions.remove()) {
+            let (node, headers) = (self.clone(), parts.headers);
+            return Box::pin(node.upgrade(headers, protocol, key, client, upgrade)).await;
+        }
+        if parts.method.as_str() == "PURGE" && self.config.purge_token.is_some() {
+            return Box::pin(self.purge_url(&parts.headers, key)).await;
+        }
         let is_lookup = matches!(parts.method, Method::GET | Method::HEAD);
         if !is_lookup || !body.is_end_stream() {
             return Box::pin(self.pass(parts, body, key, client, Forward::Method)).await;
+        }
+        let rule = self.rule(&key);
+        if let Some(rule) = &rule {
+            if rule.bypasses(&parts.headers) {
+                return Box::pin(self.pass(parts, body, key, client, Forward::Bypass)).await;
+            }
+            rule.take_cookies(&mut parts.headers);
         }
         let mut directives = Directives::default();
         if present.has(Present::CACHE) {
@@ -286,6 +320,7 @@ impl Node {
             directives,
             client: client.address,
             is_peer: client.is_peer,
+            rule,
         };
         self.look_up(lookup, now_ms, looked).await
     }
@@ -300,7 +335,7 @@ impl Node {
         if matches!(parts.method, Method::CONNECT | Method::TRACE) {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "the method is not served"));
         }
-        if self.origins.of(key.host()).is_none() {
+        if !self.origins.has(key.host()) {
             return Err((StatusCode::MISDIRECTED_REQUEST, "no origin for this host"));
         }
         if parts.headers.len() > self.config.limits.fields {
@@ -372,7 +407,9 @@ impl Node {
                 _ => {}
             }
         }
-        let is_on_disk = stored.as_ref().is_some_and(|object| object.extent.is_some());
+        let is_on_disk = stored
+            .as_ref()
+            .is_some_and(|object| object.extent.is_some());
         if is_on_disk && let Some(answer) = self.refuse_overrun() {
             return answer;
         }

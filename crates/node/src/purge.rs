@@ -6,6 +6,7 @@
 
 use crate::object::tag_hash;
 use crate::rules::key::Key;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -109,6 +110,21 @@ impl Purges {
     }
 }
 
+/// Returns true if a request has the right token. The comparison takes the same time for all tokens
+/// of the same length.
+pub(crate) fn is_permitted(token: Option<&str>, headers: &HeaderMap) -> bool {
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let given = given.and_then(|given| given.strip_prefix(b"Bearer "));
+    let (Some(token), Some(given)) = (token, given) else {
+        return false;
+    };
+    let differences = token
+        .bytes()
+        .zip(given)
+        .fold(0, |sum, (a, b)| sum | (a ^ b));
+    token.len() == given.len() && differences == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +182,21 @@ mod tests {
         assert!(!purges.concern(0, &key, &[]));
         purges.record(Target::tag("t"));
         assert!(purges.concern(0, &key, &[]));
+    }
+
+    #[test]
+    fn a_purge_needs_the_whole_token() {
+        let mut headers = HeaderMap::new();
+        assert!(!is_permitted(Some("secret"), &headers));
+        for (given, expected) in [
+            ("Bearer secret", true),
+            ("Bearer secre", false),
+            ("Bearer secretx", false),
+            ("secret", false),
+        ] {
+            headers.insert(AUTHORIZATION, HeaderValue::from_static(given));
+            assert_eq!(is_permitted(Some("secret"), &headers), expected, "{given}");
+        }
+        assert!(!is_permitted(None, &headers));
     }
 }

@@ -1,13 +1,13 @@
-//! Connection over TCP, with or without TLS.
+//! Connection over TCP, with or without TLS, or of a Unix socket.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
 
-/// Connection over TCP, with or without TLS. It is one type for both, because the code that serves
+/// Connection over TCP, with or without TLS, or of a Unix socket. It is one type for all, because the code that serves
 /// HTTP is compiled for each type of connection.
 pub enum Socket {
     /// Without TLS.
@@ -15,6 +15,20 @@ pub enum Socket {
     /// With TLS. The state of about a kilobyte is allocated, so that a connection without TLS does
     /// not contain the space for it.
     Tls(Box<TlsStream<TcpStream>>),
+    /// Unix socket without TLS.
+    Unix(UnixStream),
+}
+
+impl From<TcpStream> for Socket {
+    fn from(stream: TcpStream) -> Self {
+        Socket::Plain(stream)
+    }
+}
+
+impl From<UnixStream> for Socket {
+    fn from(stream: UnixStream) -> Self {
+        Socket::Unix(stream)
+    }
 }
 
 impl Socket {
@@ -34,6 +48,7 @@ impl AsyncRead for Socket {
         match self.get_mut() {
             Socket::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Socket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            Socket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
@@ -48,6 +63,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Socket::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+            Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
@@ -60,6 +76,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Socket::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
         }
     }
 
@@ -68,6 +85,7 @@ impl AsyncWrite for Socket {
         match self {
             Socket::Plain(stream) => stream.is_write_vectored(),
             Socket::Tls(stream) => stream.is_write_vectored(),
+            Socket::Unix(stream) => stream.is_write_vectored(),
         }
     }
 
@@ -76,6 +94,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Plain(stream) => Pin::new(stream).poll_flush(context),
             Socket::Tls(stream) => Pin::new(stream).poll_flush(context),
+            Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
@@ -84,6 +103,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Socket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! State of a node for operators: an HTML page, and the same rows as text.
 
 use crate::metrics::table::{CLUSTER_COUNTS, Value};
-use crate::metrics::{ClusterFacts, EtcdFacts, Facts, Failure, Metrics, Reply, Tier};
+use crate::metrics::{ClusterFacts, EtcdFacts, Facts, Failure, Metrics, OriginFacts, Reply, Tier};
 use crate::rules::status::Forward;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -280,12 +280,17 @@ fn origins(facts: &Facts<'_>) -> Section {
     let metrics = facts.metrics;
     let mut section = Section::new("Origins");
     for origin in &facts.origins {
-        let host = origin.rule.host.as_deref().unwrap_or("all other hosts");
-        let url = &origin.rule.url;
-        match origin.down {
-            None => section.row(host, url),
-            Some(down) => section.row(host, format!("{url}, down for {} s", down.as_secs())),
+        let OriginFacts { hosts, url, .. } = origin;
+        let unhealthy = if origin.is_unhealthy {
+            ", unhealthy"
+        } else {
+            ""
         };
+        let down = origin
+            .down
+            .map(|down| format!(", down for {} s", down.as_secs()));
+        let down = down.unwrap_or_default();
+        section.row(hosts, format!("{url}{unhealthy}{down}"));
     }
     section
         .row("requests", metrics.origin_requests.load(Relaxed))
@@ -341,7 +346,6 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::metrics::OriginFacts;
     use library::Stats;
     use std::time::Duration;
 
@@ -365,7 +369,9 @@ mod tests {
             cluster: None,
             origins: [None, Some(Duration::from_secs(7))]
                 .map(|down| OriginFacts {
-                    rule: config.origins[0].clone(),
+                    hosts: "a&b".into(),
+                    url: config.origins[0].servers[0].clone(),
+                    is_unhealthy: false,
                     down,
                 })
                 .into(),

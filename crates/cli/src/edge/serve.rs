@@ -1,27 +1,51 @@
 //! `mayfly edge serve`: converts the arguments to the settings of a node, and runs it.
 
+use super::file;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use node::{ClusterConfig, Config, DiskConfig, Limits, Origin, Security, Server, ServerId};
+use node::{
+    ClusterConfig, Config, DiskConfig, File, Limits, Network, Origin, Security, Server, ServerId,
+};
 use server::logging;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// Arguments of `mayfly edge serve`.
 #[derive(Args)]
 pub struct Arguments {
+    /// Configuration file in TOML: these options, origins and rules; options of the command line
+    /// have precedence
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Report whether the configuration is valid, and exit
+    #[arg(long)]
+    check_config: bool,
     /// Server that requests are forwarded to: http://HOST[:PORT] for all hosts, or
     /// NAME=http://HOST[:PORT] for the requests of one host; may be repeated
-    #[arg(long = "origin", value_name = "URL", required = true)]
+    #[arg(
+        long = "origin",
+        value_name = "URL",
+        required_unless_present = "config"
+    )]
     origins: Vec<Origin>,
-    /// Address for clients without TLS; may be repeated
+    /// Address for clients without TLS, or unix:PATH for a Unix socket; may be repeated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-    listen: Vec<SocketAddr>,
+    listen: Vec<Listen>,
     /// Address for clients with TLS; may be repeated
     #[arg(long, value_name = "ADDRESS", requires = "cert")]
     listen_tls: Vec<SocketAddr>,
+    /// Proxy whose X-Forwarded-For and X-Forwarded-Proto are used: an address, or a range such as
+    /// 10.0.0.0/8; may be repeated
+    #[arg(long, value_name = "NETWORK")]
+    trust: Vec<Network>,
+    /// Each connection of a client begins with a header of the PROXY protocol, from a trusted
+    /// balancer
+    #[arg(long, requires = "trust")]
+    proxy_protocol: bool,
     /// Certificate chain in PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
@@ -80,6 +104,25 @@ pub struct Arguments {
     /// Number of threads [default: one per processor]
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
+}
+
+/// Place where clients connect.
+#[derive(Clone, Debug)]
+enum Listen {
+    Address(SocketAddr),
+    Path(PathBuf),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Listen::Path(path.into()));
+        }
+        let address = text.parse().map(Listen::Address);
+        address.map_err(|_| "expected an address such as 0.0.0.0:8080, or unix:PATH".to_owned())
+    }
 }
 
 /// Time limits for origins.
@@ -211,23 +254,64 @@ impl ClusterArguments {
 impl Arguments {
     /// Runs the node until it is stopped.
     pub fn run(&self) -> Result<()> {
-        logging::start(&self.loglevel, "", "text").map_err(|error| anyhow!(error))?;
-        let mut config = self.config()?;
+        // The program's name and two subcommands come first.
+        let words: Vec<OsString> = std::env::args_os().skip(3).collect();
+        let (arguments, file) = file::merge::<Self>(&words)?;
+        if arguments.check_config {
+            return arguments.check(&file);
+        }
+        logging::start(&arguments.loglevel, "", "text").map_err(|error| anyhow!(error))?;
+        let mut config = arguments.config(&file)?;
         raise_file_limit(&mut config);
-        let threads = self
+        let threads = arguments
             .threads
             .unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
-        node::run(config, threads).map_err(|error| anyhow!(error))
+        let reread = move || {
+            let (arguments, file) = file::merge::<Self>(&words)?;
+            let mut config = arguments.config(&file)?;
+            raise_file_limit(&mut config);
+            Ok(config)
+        };
+        let has_file = arguments.config.is_some();
+        let reread = move || reread().map_err(|error: anyhow::Error| format!("{error:#}"));
+        let reread = has_file.then(|| Box::new(reread) as node::Reread);
+        node::run(config, threads, reread).map_err(|error| anyhow!(error))
     }
 
-    fn config(&self) -> Result<Config> {
+    fn check(&self, file: &File) -> Result<()> {
+        let config = self.config(file)?;
+        if let Some((certificate, key)) = &config.certificate {
+            node::listen::tls(certificate, key).map_err(|error| anyhow!(error))?;
+        }
+        println!("the configuration is valid");
+        Ok(())
+    }
+
+    /// Returns the settings of the arguments and the tables of a file.
+    pub(super) fn config(&self, file: &File) -> Result<Config> {
+        let addresses = |listen: &Listen| match listen {
+            Listen::Address(address) => Some(*address),
+            Listen::Path(_) => None,
+        };
+        let paths = |listen: &Listen| match listen {
+            Listen::Address(_) => None,
+            Listen::Path(path) => Some(path.clone()),
+        };
+        let origins = match self.origins.is_empty() {
+            true => &file.origins,
+            false => &self.origins,
+        };
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let mut config = Config {
-            listen: self.listen.clone(),
+            listen: self.listen.iter().filter_map(addresses).collect(),
+            listen_unix: self.listen.iter().filter_map(paths).collect(),
+            trusted: self.trust.clone(),
+            has_proxy_header: self.proxy_protocol,
             listen_tls: self.listen_tls.clone(),
             certificate: self.cert.clone().zip(self.key.clone()),
             admin: self.admin,
-            origins: self.origins.clone(),
+            origins: origins.clone(),
+            rules: file.rules.clone(),
             memory_bytes: self.memory,
             policy: self.policy.clone(),
             disk: self
@@ -293,5 +377,91 @@ mod tests {
         for (files, connections) in [(20_000, 14_616), (1_024, 384), (64, 24), (1, 1), (0, 1)] {
             assert_eq!(connections_with(files), connections, "{files}");
         }
+    }
+
+    fn merged(text: &str, words: &str) -> Result<(Arguments, File)> {
+        let name = format!(
+            "mayfly-edge-{}-{:p}.toml",
+            std::process::id(),
+            &raw const *text
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text)?;
+        let mut all = vec![OsString::from("--config"), path.clone().into()];
+        all.extend(words.split_whitespace().map(OsString::from));
+        let merged = file::merge(&all);
+        std::fs::remove_file(&path)?;
+        merged
+    }
+
+    #[test]
+    fn the_command_line_has_precedence_over_the_file() {
+        let text = "memory = \"512mb\"\nname = \"a\"\nlisten = [\"127.0.0.1:1\", \"unix:/s\"]\n\
+            peer-plain = false\nthreads = 3\n[[origin]]\nservers = [\"http://b\"]\n";
+        let (arguments, file) = merged(text, "--name c").expect("the text is valid");
+        assert_eq!(file.origins.len(), 1);
+        let config = arguments.config(&file).expect("the settings are valid");
+        assert_eq!((config.memory_bytes, &*config.name), (512 << 20, "c"));
+        assert_eq!(config.listen.len(), 1);
+        assert_eq!(config.listen_unix, [PathBuf::from("/s")]);
+        assert_eq!(config.origins, file.origins);
+        let (arguments, file) = merged(text, "--origin http://d").expect("the text is valid");
+        let config = arguments.config(&file).expect("the settings are valid");
+        assert_eq!(config.origins[0].servers[0], "http://d/");
+    }
+
+    #[test]
+    fn the_files_of_the_guide_are_valid() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/edge.md");
+        let page = std::fs::read_to_string(page).expect("the page is there");
+        let blocks: Vec<&str> = page.split("```toml\n").skip(1).collect();
+        assert!(!blocks.is_empty());
+        for block in blocks {
+            let text = block.split("```").next().unwrap_or_default();
+            let (arguments, file) = merged(text, "").expect(text);
+            arguments.config(&file).expect(text);
+        }
+    }
+
+    #[test]
+    fn errors_name_the_line_and_what_was_expected() {
+        for (text, expected) in [
+            (
+                "\nmemory = \"12q\"",
+                "line 2: invalid value '12q' for '--memory <BYTES>'",
+            ),
+            (
+                "memor = 1",
+                "line 1: memor: expected [[origin]], [[rule]] or an option: access-log",
+            ),
+            ("config = \"x\"", "line 1: config: expected [[origin]]"),
+            ("memory = true", "line 1: memory: expected a value"),
+            (
+                "memory = [\"1gb\", \"2gb\"]",
+                "line 1: the argument '--memory <BYTES>' cannot",
+            ),
+            (
+                "standalone = 1",
+                "line 1: standalone: expected true or false",
+            ),
+            (
+                "listen = [\"8080\"]",
+                "line 1: invalid value '8080' for '--listen <ADDRESS>'",
+            ),
+            (
+                "cert = \"a\"",
+                "the following required arguments were not provided: --key",
+            ),
+            ("[[rule]]\nx = 1", "line 2: x: expected a key of [[rule]]"),
+        ] {
+            let error = merged(text, "").map(|_| ()).expect_err(text);
+            let error = format!("{error:#}");
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let absent = ["--config", "/no/such/file"].map(OsString::from);
+        let error = file::merge::<Arguments>(&absent)
+            .map(|_| ())
+            .expect_err("it is absent");
+        assert!(error.to_string().starts_with("/no/such/file: "), "{error}");
     }
 }

@@ -210,7 +210,7 @@ impl Cluster {
         }
         self.mark(&mut call.headers);
         // The other node has its own timeout for the origin, and answers with 504 after it.
-        let head_time = self.origins.head_time() + Duration::from_secs(10);
+        let head_time = self.origins.origin_head_time() + Duration::from_secs(10);
         let relayed = peer.relay(&call, head_time).await;
         self.note(server, relayed.as_ref().err().copied());
         let (response, permit) = relayed?;

@@ -109,6 +109,7 @@ const REQUESTS: &[Metric] = &[
     counter("client_bytes", "Bytes of content to clients", |facts| (&facts.metrics.client_bytes).into()),
     counter("replies_cut", "Replies whose content ended early", |facts| (&facts.metrics.replies_cut).into()),
     counter("log_lines_lost", "Lines that the access log has lost", |facts| (&facts.metrics.log_lines_lost).into()),
+    gauge("tunnels_open", "Connections that use another protocol, such as WebSockets", |facts| (&facts.metrics.tunnels_open).into()),
     counter("connections", "Accepted connections", |facts| (&facts.metrics.connections_accepted).into()),
     counter("purged", "URLs that purges have concerned", |facts| (&facts.metrics.purged).into()),
     gauge("connections_open", "Open connections", |facts| (&facts.metrics.connections_open).into()),

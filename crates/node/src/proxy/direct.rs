@@ -51,8 +51,11 @@ impl Node {
         let Ok(key) = Key::of_path(client.is_tls, plain.path, plain) else {
             return Direct::Other(None);
         };
-        let has_origin = self.origins.of(key.host()).is_some();
-        if !has_origin || plain.field_count() > self.config.limits.fields {
+        let has_origin = self.origins.has(key.host());
+        if !has_origin
+            || !self.is_unchanged(&key, plain)
+            || plain.field_count() > self.config.limits.fields
+        {
             return Direct::Other(None);
         }
         let started = self.log.as_ref().map(|_| Instant::now());

@@ -237,6 +237,11 @@ impl Node {
             newer.insert("date", dates::format(now_ms));
         }
         fields::update(&mut head.headers, &newer);
+        if newer.contains_key("vary")
+            && let Some(rule) = &lookup.rule
+        {
+            rule.add_vary(&mut head.headers);
+        }
         if !tags.is_empty() {
             head.tags = tags;
         }
@@ -278,7 +283,11 @@ impl Node {
             has_authorization: lookup.headers.contains_key("authorization"),
             sent_ms,
         };
-        judge(asked, status, headers, now_ms, self.config.grace)
+        let mut grace = self.config.grace;
+        if let Some(rule) = &lookup.rule {
+            grace = rule.grace(status, headers, grace);
+        }
+        judge(asked, status, headers, now_ms, grace)
     }
 
     /// Decides how a response is handled, once its head has arrived.
@@ -375,6 +384,9 @@ impl Node {
         let length = response.body().size_hint().exact();
         if length.is_some_and(|length| length > self.config.object_bytes_max) {
             return Err(Refusal::Length);
+        }
+        if let Some(rule) = &lookup.rule {
+            rule.add_vary(&mut headers);
         }
         let judged = self.judge(lookup, status, &headers, sent_ms, now_ms);
         let (terms, rules, is_stored) = match judged {

@@ -3,9 +3,11 @@
 use crate::object::Object;
 use crate::rules::directives::Directives;
 use crate::rules::key::Key;
+use crate::rules::operator::Rule;
 use crate::rules::ranges::Requested;
 use hyper::header::{HeaderMap, HeaderValue};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A request that may be answered from the store.
 #[derive(Clone)]
@@ -21,6 +23,8 @@ pub(crate) struct Lookup {
     pub(super) client: IpAddr,
     /// Whether another node forwarded the request, so that it must be answered here.
     pub(super) is_peer: bool,
+    /// Rule of the operator for the URL.
+    pub(super) rule: Option<Arc<Rule>>,
 }
 
 #[cfg(test)]
@@ -36,6 +40,7 @@ impl Lookup {
             directives: Directives::default(),
             client: [127, 0, 0, 1].into(),
             is_peer: false,
+            rule: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{Client, Lookup, Node};
 use crate::body::{Content, PassedLimits};
 use crate::metrics::Reply;
 use crate::origin::Outgoing;
+use crate::purge::{Target, is_permitted};
 use crate::rules::fields;
 use crate::rules::key::Key;
 use crate::rules::status::{CacheStatus, Forward};
@@ -15,6 +16,7 @@ use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
 
 impl Node {
@@ -70,6 +72,23 @@ impl Node {
         }
     }
 
+    /// Purges a URL at the request of a client that has the token.
+    pub(super) async fn purge_url(self: Arc<Self>, headers: &HeaderMap, key: Key) -> Answer {
+        if !is_permitted(self.config.purge_token.as_deref(), headers) {
+            let text = "PURGE needs Authorization: Bearer with the purge token";
+            return self.refuse(StatusCode::FORBIDDEN, text);
+        }
+        let Some(count) = self.purge(Target::Url(key), false).await else {
+            return self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the purge has failed");
+        };
+        self.metrics.purged.fetch_add(count as u64, Relaxed);
+        let cache = CacheStatus {
+            detail: Some("purged"),
+            ..CacheStatus::default()
+        };
+        reply::text(StatusCode::OK, format!("{count}\n"), Reply::Purged, cache)
+    }
+
     pub(super) async fn pass_head(self: Arc<Self>, lookup: Lookup, forward: Forward) -> Answer {
         let fetched = self.origins.send(Outgoing {
             method: Method::HEAD,
@@ -91,7 +110,7 @@ impl Node {
             keys.extend(reference.and_then(|reference| key.sibling(reference)));
         }
         for key in keys {
-            let target = crate::purge::Target::Url(key);
+            let target = Target::Url(key);
             // The purge also prevents fetches in progress from storing their responses.
             self.store.purge(&target, false);
             if let Some(cluster) = self.cluster.clone() {

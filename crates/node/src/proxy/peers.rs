@@ -172,6 +172,10 @@ impl Node {
 
     /// Purges on this node and all others. Returns the number of entries of this node.
     pub(crate) async fn purge(self: &Arc<Self>, target: Target, is_soft: bool) -> Option<usize> {
+        let target = match target {
+            Target::Url(key) => Target::Url(self.normalised(key)),
+            other => other,
+        };
         let (purging, here) = (self.clone(), target.clone());
         let purged = tokio::task::spawn_blocking(move || {
             let count = purging.store.purge(&here, is_soft);

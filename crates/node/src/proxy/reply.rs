@@ -200,14 +200,18 @@ fn arriving(
 
 /// Returns a refusal by the node itself.
 pub(super) fn refused(status: StatusCode, text: &'static str, cache: CacheStatus) -> Answer {
+    self::text(status, format!("{text}\n"), Reply::Refused, cache)
+}
+
+/// Returns a reply of the node itself.
+pub(super) fn text(status: StatusCode, text: String, reply: Reply, cache: CacheStatus) -> Answer {
     let mut headers = HeaderMap::new();
     headers.insert(
         "content-type",
         HeaderValue::from_static("text/plain; charset=utf-8"),
     );
     headers.insert("cache-control", HeaderValue::from_static("no-store"));
-    let content = Content::text(format!("{text}\n"));
-    finish(status, headers, content, Reply::Refused, cache)
+    finish(status, headers, Content::text(text), reply, cache)
 }
 
 /// Returns the reply to a request that the origin did not answer.

@@ -16,7 +16,7 @@ const HEURISTIC_PART: u64 = 10;
 /// Maximum of a lifetime that the origin did not give, in milliseconds: one day.
 const HEURISTIC_MS_MAX: u64 = 86_400_000;
 
-/// Times beyond freshness that the operator chooses, in milliseconds.
+/// Times that the operator chooses, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grace {
     /// Time beyond freshness for which a response is used when the origin fails, unless the origin
@@ -24,6 +24,9 @@ pub struct Grace {
     pub error_ms: u64,
     /// Time beyond freshness for which a response with a validator is kept for revalidation.
     pub keep_ms: u64,
+    /// Freshness lifetime of a response for which the origin gives none; `None` for the rules of
+    /// HTTP.
+    pub fresh_ms: Option<u64>,
 }
 
 impl Default for Grace {
@@ -31,6 +34,7 @@ impl Default for Grace {
         Grace {
             error_ms: 60_000,
             keep_ms: 600_000,
+            fresh_ms: None,
         }
     }
 }
@@ -280,7 +284,9 @@ fn terms(
     // rounding.
     let apparent_ms = if apparent_ms < 1_000 { 0 } else { apparent_ms };
     let initial_age_ms = apparent_ms.max(said_ms + delay_ms);
-    let fresh_ms = lifetime_ms(status, headers, rules, is_targeted, date_ms);
+    let fresh_ms = explicit_ms(headers, rules, is_targeted, date_ms);
+    let fresh_ms = fresh_ms.or(grace.fresh_ms);
+    let fresh_ms = fresh_ms.unwrap_or_else(|| heuristic_ms(status, headers, rules, date_ms));
     // `s-maxage` implies `proxy-revalidate` (section 5.2.2.10).
     let must_revalidate =
         rules.has_must_revalidate || rules.has_proxy_revalidate || rules.s_maxage.is_some();
@@ -311,24 +317,29 @@ fn terms(
     }
 }
 
-/// Returns the freshness lifetime (RFC 9111, section 4.2.1). A targeted field also replaces
-/// Expires.
-fn lifetime_ms(
-    status: StatusCode,
+/// Returns the freshness lifetime that the origin gives (RFC 9111, section 4.2.1). A targeted field
+/// also replaces Expires.
+fn explicit_ms(
     headers: &HeaderMap,
     rules: &Directives,
     is_targeted: bool,
     date_ms: u64,
-) -> u64 {
+) -> Option<u64> {
     if let Some(seconds) = rules.s_maxage.or(rules.max_age) {
-        return seconds * 1_000;
+        return Some(seconds * 1_000);
     }
     if !is_targeted && let Some(expires) = headers.get("expires") {
         // A malformed date, such as `0`, counts as past, and so do several dates.
         let is_single = headers.get_all("expires").iter().count() == 1;
         let expires = dates::parse(expires).filter(|_| is_single);
-        return expires.map_or(0, |expires| expires.saturating_sub(date_ms));
+        return Some(expires.map_or(0, |expires| expires.saturating_sub(date_ms)));
     }
+    None
+}
+
+/// Returns the freshness lifetime that follows from the last modification (RFC 9111, section
+/// 4.2.2).
+fn heuristic_ms(status: StatusCode, headers: &HeaderMap, rules: &Directives, date_ms: u64) -> u64 {
     if !rules.is_public && !is_heuristic(status) {
         return 0;
     }

@@ -9,4 +9,5 @@ mod framing;
 mod hostile;
 mod membership;
 mod serving;
+mod sites;
 mod support;

@@ -67,7 +67,11 @@ pub const CRATES: [CrateRule; 24] = [
             "wire",
         ],
     ),
-    rule(4, "node", &["library", "edge", "membership", "policy"]),
+    rule(
+        4,
+        "node",
+        &["library", "edge", "membership", "policy", "units"],
+    ),
     rule(3, "bench", &["wire", "trace", "report", "policy", "units"]),
     rule(
         3,

@@ -242,3 +242,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_operators_lifetime_applies_if_the_origin_gives_none() {
+    let grace = Grace {
+        fresh_ms: Some(7_000),
+        ..Grace::default()
+    };
+    let of = |fields: &[(&'static str, &str)]| {
+        let judged = judge(asked(), StatusCode::FOUND, &headers(fields), NOW, grace);
+        judged.map(|(terms, _)| terms.fresh_ms)
+    };
+    assert_eq!(of(&[]), Ok(7_000));
+    assert_eq!(of(&[("last-modified", &date(-100_000))]), Ok(7_000));
+    assert_eq!(of(&[("cache-control", "max-age=2")]), Ok(2_000));
+    assert_eq!(of(&[("expires", &date(3))]), Ok(3_000));
+    assert_eq!(of(&[("expires", "0")]), Err(Refusal::Useless));
+    assert_eq!(of(&[("cache-control", "private")]), Err(Refusal::Private));
+    assert_eq!(of(&[("cache-control", "no-store")]), Err(Refusal::NoStore));
+}
