@@ -8,6 +8,10 @@
 //! members of a dissolved group do not exist for the host, which removes them in steps
 //! ([`Groups::next_stale`]). A number is used again only when no entry has it.
 //!
+//! [`Groups::soften`] takes the name, too, and dissolves the group at an instant. Until then its
+//! members exist, and the host treats them as out of date. There may be several such groups of a
+//! name, in the order of their instants. What dissolves or softens the name concerns all of them.
+//!
 //! An entry can also have a *note*, a number that the host gives it and that is stored like that of
 //! a group.
 //!
@@ -25,8 +29,8 @@ mod tests;
 
 use crate::block::{MARKS_MAX, NOTE};
 use members::Members;
-use policy::Slot;
-use std::collections::BTreeMap;
+use policy::{Slot, Tick};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Bytes of a group other than its name and members: its counters of references and its place in
@@ -80,16 +84,22 @@ impl Marks {
 struct Group {
     name: Arc<[u8]>,
     members: Members,
-    /// Number of the call of `dissolve` that took its name; 0 for a group that has it.
+    /// Number of the call of `dissolve` that made its members stale; 0 for others.
     dissolved: u64,
+    /// Last instant of a softened group.
+    until: Option<Tick>,
+    /// Number of the call of `soften` that took its name; 0 for others.
+    softened: u64,
+    /// Whether it was dissolved because its last instant has passed.
+    has_ended: bool,
 }
 
 /// Number of groups and of their members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupFacts {
-    /// Number of groups that have their name.
+    /// Number of groups that have their name, or had it and are softened.
     pub groups: u64,
-    /// Number of pairs of an entry and a group that has its name.
+    /// Number of pairs of an entry and such a group.
     pub pairs: u64,
     /// Number of pairs of an entry and a dissolved group, which are not removed yet.
     pub stale_pairs: u64,
@@ -105,6 +115,9 @@ pub struct Groups {
     by_name: BTreeMap<Arc<[u8]>, u32>,
     groups: Vec<Option<Group>>,
     vacant: Vec<u32>,
+    /// Softened groups by name, the one that ends first in front.
+    soft: BTreeMap<Arc<[u8]>, VecDeque<u32>>,
+    soft_by_end: BTreeSet<(Tick, u32)>,
     /// Numbers of dissolved groups whose number is not free again. Some may have no members left.
     stale: Vec<u32>,
     pairs: u64,
@@ -132,6 +145,9 @@ impl Groups {
             name: Arc::clone(&name),
             members: Members::default(),
             dissolved: 0,
+            until: None,
+            softened: 0,
+            has_ended: false,
         };
         let number = match self.vacant.pop() {
             Some(number) => {
@@ -165,7 +181,7 @@ impl Groups {
     /// Adds an entry to a group.
     pub fn add(&mut self, number: u32, slot: Slot) {
         let group = self.group_mut(number);
-        debug_assert_eq!(group.dissolved, 0);
+        debug_assert!(group.dissolved == 0 && group.until.is_none());
         let change = group.members.insert(slot.0);
         self.count_bytes(change);
         self.pairs += 1;
@@ -182,9 +198,28 @@ impl Groups {
             return;
         }
         self.pairs -= 1;
-        if is_empty {
+        if is_empty && self.take_soft(number) {
+            self.free(number);
+        } else if is_empty {
             self.remove_empty(number);
         }
+    }
+
+    /// Removes a softened group from the lists of those. Returns false if it is none.
+    fn take_soft(&mut self, number: u32) -> bool {
+        let group = self.group(number);
+        let Some(until) = group.until else {
+            return false;
+        };
+        let name = Arc::clone(&group.name);
+        self.soft_by_end.remove(&(until, number));
+        let numbers = self.soft.get_mut(&name).expect("the list has the group");
+        let at = numbers.iter().position(|of| *of == number);
+        numbers.remove(at.expect("the list has the group"));
+        if numbers.is_empty() {
+            self.soft.remove(&name);
+        }
+        true
     }
 
     /// Removes a group to which no member was added.
@@ -220,26 +255,43 @@ impl Groups {
         &self.group(number).name
     }
 
-    /// Returns the number of entries in the group with a name.
-    pub fn len_of(&self, name: &[u8]) -> usize {
-        let number = self.by_name.get(name);
-        number.map_or(0, |number| self.group(*number).members.len())
+    /// Returns the group that has a name, and those that had it and are softened.
+    fn all_of(&self, name: &[u8]) -> impl Iterator<Item = u32> {
+        let soft = self.soft.get(name).into_iter().flatten();
+        self.by_name.get(name).into_iter().chain(soft).copied()
     }
 
-    /// Passes at most about `max` entries of the group with a name to `each`.
+    /// Returns the number of entries in the groups with a name.
+    pub fn len_of(&self, name: &[u8]) -> usize {
+        let groups = self.all_of(name);
+        groups.map(|number| self.group(number).members.len()).sum()
+    }
+
+    /// Passes at most about `max` entries of each group with a name to `each`.
     pub fn each_of(&self, name: &[u8], max: usize, each: &mut dyn FnMut(Slot)) {
-        if let Some(number) = self.by_name.get(name) {
-            let members = &self.group(*number).members;
+        for number in self.all_of(name) {
+            let members = &self.group(number).members;
             members.each(max, &mut |slot| each(Slot(slot)));
         }
     }
 
-    /// Takes the name from a group, so that its members are stale. Returns their number. Takes
-    /// constant time, apart from the search for the name.
+    /// Takes the name from a group, so that its members are stale, and dissolves the softened
+    /// groups of the name. Returns the number of members. Takes constant time for each group, apart
+    /// from the search for the name.
     pub fn dissolve(&mut self, name: &[u8]) -> u64 {
-        let Some(number) = self.by_name.remove(name) else {
-            return 0;
-        };
+        let mut members = 0;
+        for number in self.soft.remove(name).unwrap_or_default() {
+            let until = self.group(number).until.expect("it is softened");
+            self.soft_by_end.remove(&(until, number));
+            members += self.dissolve_number(number);
+        }
+        match self.by_name.remove(name) {
+            Some(number) => members + self.dissolve_number(number),
+            None => members,
+        }
+    }
+
+    fn dissolve_number(&mut self, number: u32) -> u64 {
         self.dissolved += 1;
         let at = self.dissolved;
         let group = self.group_mut(number);
@@ -249,6 +301,70 @@ impl Groups {
         self.pairs -= members;
         self.stale_pairs += members;
         members
+    }
+
+    /// Takes the name from a group, which is dissolved after `until`, as are the softened groups of
+    /// the name at the latest. Returns the number of members that are softened now. Takes constant
+    /// time for each group that ends earlier than before, apart from the search for the name.
+    pub fn soften(&mut self, name: &[u8], until: Tick) -> u64 {
+        let numbers = self.soft.get(name).into_iter().flatten().rev();
+        let later = numbers.take_while(|number| self.group(**number).until > Some(until));
+        for number in later.copied().collect::<Vec<_>>() {
+            let before = self.group_mut(number).until.replace(until);
+            let before = before.expect("it is softened");
+            self.soft_by_end.remove(&(before, number));
+            self.soft_by_end.insert((until, number));
+        }
+        let Some((name, number)) = self.by_name.remove_entry(name) else {
+            return 0;
+        };
+        self.dissolved += 1;
+        let at = self.dissolved;
+        let group = self.group_mut(number);
+        (group.until, group.softened) = (Some(until), at);
+        let members = group.members.len() as u64;
+        self.soft.entry(name).or_default().push_back(number);
+        self.soft_by_end.insert((until, number));
+        members
+    }
+
+    /// Dissolves the softened groups whose last instant has passed. Returns whether there were any.
+    pub fn end_soft(&mut self, now: Tick) -> bool {
+        let mut has_ended = false;
+        while let Some((until, number)) = self.soft_by_end.first().copied()
+            && now > until
+        {
+            self.take_soft(number);
+            self.group_mut(number).has_ended = true;
+            self.dissolve_number(number);
+            has_ended = true;
+        }
+        has_ended
+    }
+
+    /// Returns the earliest last instant of a softened group.
+    pub fn next_soft_end(&self) -> Option<Tick> {
+        self.soft_by_end.first().map(|(until, _)| *until)
+    }
+
+    /// Returns the last instant of an entry if one of its groups was softened.
+    pub fn soft_until(&self, marks: &Marks) -> Option<Tick> {
+        let groups = marks.as_slice().iter();
+        groups.filter_map(|number| self.group(*number).until).min()
+    }
+
+    /// Like [`Groups::soft_until`], for the instant of the snapshot in progress.
+    pub fn was_soft_until(&self, marks: &Marks) -> Option<Tick> {
+        let groups = marks.as_slice().iter().map(|number| self.group(*number));
+        let before = groups.filter(|group| group.softened <= self.dissolved_before_saving);
+        before.filter_map(|group| group.until).min()
+    }
+
+    /// Whether a stale entry is one only because the last instant of its groups has passed.
+    pub fn has_only_ended(&self, marks: &Marks) -> bool {
+        let groups = marks.as_slice().iter().map(|number| self.group(*number));
+        let mut dissolved = groups.filter(|group| group.dissolved > 0);
+        dissolved.all(|group| group.has_ended)
     }
 
     /// Whether one of these groups was dissolved.
@@ -269,9 +385,9 @@ impl Groups {
         dissolved.any(|at| at <= self.dissolved_before_saving)
     }
 
-    /// Whether there are dissolved groups.
-    pub fn has_stale(&self) -> bool {
-        !self.stale.is_empty()
+    /// Whether there are dissolved or softened groups.
+    pub fn may_be_stale(&self) -> bool {
+        !self.stale.is_empty() || !self.soft.is_empty()
     }
 
     /// Returns a member of a dissolved group. Dissolved groups without members are removed before,
@@ -298,7 +414,7 @@ impl Groups {
 
     /// Whether there are no groups and no notes.
     pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty() && self.stale.is_empty() && self.noted == 0
+        self.by_name.is_empty() && self.soft.is_empty() && self.stale.is_empty() && self.noted == 0
     }
 
     /// Returns the number of bytes on the heap.
@@ -311,7 +427,7 @@ impl Groups {
     /// Returns the numbers of groups and members.
     pub fn facts(&self) -> GroupFacts {
         GroupFacts {
-            groups: self.by_name.len() as u64,
+            groups: (self.by_name.len() + self.soft_by_end.len()) as u64,
             pairs: self.pairs,
             stale_pairs: self.stale_pairs,
             noted: self.noted,
@@ -324,9 +440,11 @@ impl Groups {
     pub fn dismantle(&mut self, steps: u32) -> bool {
         for _ in 0..steps {
             self.by_name.pop_first();
+            self.soft.pop_first();
+            self.soft_by_end.pop_first();
             self.groups.pop();
         }
-        !(self.by_name.is_empty() && self.groups.is_empty())
+        !(self.by_name.is_empty() && self.soft_by_end.is_empty() && self.groups.is_empty())
     }
 
     /// Panics if the groups contradict themselves or the entries, whose slots and marks are given.
@@ -347,12 +465,17 @@ impl Groups {
         assert_eq!(noted, self.noted);
         let mut held = 0;
         let (mut named, mut members) = (0, 0);
+        let mut soft = BTreeSet::new();
         for (number, group) in self.groups.iter().enumerate() {
             let Some(group) = group else { continue };
             held += group.name.len() + GROUP_BYTES + group.members.heap_bytes();
             members += group.members.len() as u64;
             let is_named = self.by_name.get(&group.name) == Some(&(number as u32));
-            assert_eq!(is_named, group.dissolved == 0);
+            let is_soft = group.until.is_some() && group.dissolved == 0;
+            assert_eq!(is_named, group.dissolved == 0 && !is_soft);
+            if is_soft {
+                soft.extend(group.until.map(|until| (until, number as u32)));
+            }
             assert!(!is_named || group.members.len() > 0);
             named += usize::from(is_named);
         }
@@ -360,7 +483,14 @@ impl Groups {
         assert_eq!(members, pairs + stale_pairs, "no member is left over");
         assert_eq!(held as u64, self.held_bytes);
         let present = self.groups.iter().flatten().count();
-        assert_eq!(present, self.by_name.len() + self.stale.len());
+        assert_eq!(present, self.by_name.len() + soft.len() + self.stale.len());
+        assert_eq!(soft, self.soft_by_end);
+        let listed = self.soft.values().flatten().count();
+        assert_eq!(listed, soft.len());
+        for numbers in self.soft.values() {
+            let ends = numbers.iter().map(|number| self.group(*number).until);
+            assert!(ends.is_sorted());
+        }
         assert_eq!(present + self.vacant.len(), self.groups.len());
     }
 }

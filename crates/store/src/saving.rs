@@ -323,11 +323,13 @@ impl Saving {
     /// its tags had been invalidated, at the instant of the snapshot.
     fn begin(&self, data: &Db, slot: Slot) -> Option<(u8, EntryHead)> {
         let label = data.entries.saving_label().expect("the entry is unsaved");
-        let deadline = data.entries.own_deadline(slot);
+        let soft_until = data.was_soft_until(slot);
+        let own = data.entries.own_deadline(slot);
+        let deadline = own.into_iter().chain(soft_until).min();
         let has_expired = deadline.is_some_and(|own| self.now > own);
         let head = EntryHead {
             deadline,
-            labels: encode_labels(data, slot),
+            labels: encode_labels(data, slot, soft_until.is_some()),
             is_protected: data.is_protected(slot),
         };
         (!has_expired && !data.was_stale(slot)).then_some((label, head))

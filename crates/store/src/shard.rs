@@ -265,7 +265,10 @@ impl Locked {
         self.dbs
             .iter()
             .flatten()
-            .filter_map(|d| d.expiry().next_due())
+            .filter_map(|d| {
+                let soft = d.next_soft_end().map(|end| Tick(end.0 + 1));
+                d.expiry().next_due().into_iter().chain(soft).min()
+            })
             .min()
     }
 
@@ -274,7 +277,9 @@ impl Locked {
         let is_stale = self.db(db).is_some_and(|data| data.is_stale(slot));
         // Readers of the record invalidate the tag themselves. The next line but one may move the
         // value to a snapshot, which makes it a lent one, too.
-        let is_recorded = removal != Removal::Deleted && !is_stale && self.journal.is_some();
+        // They wait for the end of a time in which keys were stale, though.
+        let is_known = is_stale && self.db(db).is_some_and(|data| !data.has_only_ended(slot));
+        let is_recorded = removal != Removal::Deleted && !is_known && self.journal.is_some();
         let is_recorded = is_recorded && !self.is_lent(db, slot);
         self.preserve_whole(db, slot, shared);
         let is_published = shared.is_notifying() && removal != Removal::Deleted;

@@ -217,8 +217,10 @@ impl View<'_> {
             return None;
         }
         data.entries.mark_saved(slot);
-        let (labels, is_protected) = (encode_labels(data, slot), data.is_protected(slot));
+        let (soft_until, is_protected) = (data.was_soft_until(slot), data.is_protected(slot));
+        let labels = encode_labels(data, slot, soft_until.is_some());
         let (object, deadline) = self.lend_slot(key, slot)?;
+        let deadline = deadline.into_iter().chain(soft_until).min();
         Some(Loan {
             key: key.bytes.into(),
             db: key.db,

@@ -6,6 +6,26 @@
 //! note   is negative 1 │ unit is a second 1 │ window 29
 //! ```
 
+use crate::shared::Db;
+use policy::{Slot, Tick};
+
+/// Returns the instant at which an entry is removed: its deadline, or an earlier one until which it
+/// is stale because a tag was invalidated.
+#[inline]
+pub(crate) fn deadline_of(db: &Db, slot: Slot) -> Option<Tick> {
+    let own = db.entries.own_deadline(slot);
+    own.into_iter().chain(db.soft_until(slot)).min()
+}
+
+/// Returns the freshness of an entry. One with an invalidated tag is stale until its deadline.
+#[inline]
+pub(crate) fn soft_of(db: &Db, slot: Slot) -> Soft {
+    match db.soft_until(slot) {
+        Some(_) => Soft::window(WINDOW_MS_MAX),
+        None => Soft::of(db.note(slot)),
+    }
+}
+
 /// Freshness of a key. The deadline of a key is the instant at which it is removed, whatever this
 /// is; a key without a deadline is never stale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::shared::Db;
-use crate::soft::Soft;
+use crate::soft::{Soft, WINDOW_MS_MAX};
 use policy::Slot;
 
 /// Maximum length of a tag in bytes.
@@ -30,11 +30,15 @@ impl<T> Labels<T> {
     }
 }
 
-/// Returns the encoded tags and freshness of an entry; nothing if it has none.
-pub(crate) fn encode_labels(data: &Db, slot: Slot) -> Vec<u8> {
+/// Returns the encoded tags and freshness of an entry; nothing if it has none. `is_softened` says
+/// that it is stale because a tag was invalidated.
+pub(crate) fn encode_labels(data: &Db, slot: Slot, is_softened: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     if data.has_groups() {
-        let note = data.note(slot);
+        let note = match is_softened {
+            true => Soft::window(WINDOW_MS_MAX).note(),
+            false => data.note(slot),
+        };
         if note != 0 {
             bytes.extend_from_slice(&[0; 2]);
             bytes.extend_from_slice(&note.to_le_bytes());

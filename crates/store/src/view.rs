@@ -16,6 +16,7 @@ use crate::keyspace::Keyspace;
 use crate::object::{Object, encoding_of, has_deadlines, kind_of};
 use crate::shard::{EditedValue, IndexState, Locked, Removal, Room, is_dead};
 use crate::shared::{Db, Key};
+use crate::soft::deadline_of;
 use crate::tracking::InvalidationCause;
 use cache::{NewValue, Scope, Value};
 use policy::{Budget, Slot, Tick};
@@ -250,21 +251,38 @@ impl<'a> View<'a> {
             .and_then(Option::as_mut)
             .ok_or(false)?;
         let slot = db.find(key.hash, key.bytes).ok_or(false)?;
-        if db.is_stale(slot) {
-            let (space, _, locked) = self.parts(key);
-            locked.remove_entry(key.db, slot, Removal::Invalidated, space.shared());
-            locked.account(key.db, space.shared());
+        let deadline = db.entries.shape(slot).deadline;
+        if db.has_stale() && self.removes_stale(key, slot, purpose) {
             return Err(false);
         }
-        if db
-            .entries
-            .shape(slot)
-            .deadline
-            .is_some_and(|deadline| horizon > deadline)
-        {
+        if deadline.is_some_and(|deadline| horizon > deadline) {
             return self.expire_due_entry(key, slot, purpose).ok_or(true);
         }
         Ok(slot)
+    }
+
+    /// Removes an entry with an invalidated tag, unless it is stale at present and not gone.
+    /// Returns whether the key does not exist.
+    #[cold]
+    fn removes_stale(&mut self, key: &Key<'_>, slot: Slot, purpose: Purpose) -> bool {
+        let horizon = self.horizon;
+        let until = self.space.shared().removal_instant(horizon);
+        let db = self.db(key);
+        if db.end_soft(until) {
+            // The others are removed in the background.
+            let (space, shard, locked) = self.parts(key);
+            locked.stale_since.get_or_insert(horizon);
+            space.publish_due(shard, locked);
+        }
+        let db = self.db(key);
+        if !db.is_stale(slot) {
+            let end = db.soft_until(slot);
+            return purpose == Purpose::Read && end.is_some_and(|until| horizon > until);
+        }
+        let (space, _, locked) = self.parts(key);
+        locked.remove_entry(key.db, slot, Removal::Invalidated, space.shared());
+        locked.account(key.db, space.shared());
+        true
     }
 
     /// Handles an entry whose indexed deadline has passed. Returns its slot if it is still present.
@@ -374,14 +392,14 @@ impl<'a> View<'a> {
     /// Does not count the access or notify the policy.
     pub fn deadline(&mut self, key: &Key<'_>) -> Option<Option<Tick>> {
         let slot = self.live_or_dead(key, Purpose::Read).ok()?;
-        Some(self.db(key).entries.own_deadline(slot))
+        Some(deadline_of(self.db(key), slot))
     }
 
     /// Returns facts about one entry.
     pub fn facts(&mut self, key: &Key<'_>) -> Option<EntryFacts> {
         let slot = self.live_or_dead(key, Purpose::Read).ok()?;
         let db = self.db(key);
-        let deadline = db.entries.own_deadline(slot);
+        let deadline = deadline_of(db, slot);
         let mut bytes = db.entries.weight_of(slot) as usize + TABLE_PLACE_BYTES;
         if db.entries.shape(slot).deadline.is_some() {
             bytes += INDEX_PLACE_BYTES;

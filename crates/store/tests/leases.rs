@@ -188,7 +188,7 @@ impl Run {
         let name = format!("tag:{tag}");
         self.space
             .lock_all(Tick(self.now))
-            .invalidate(DB, &[name.as_bytes()]);
+            .invalidate(DB, &[name.as_bytes()], None);
         let gone = self.keys.extract_if(.., |_, held| held.tag == Some(tag));
         // A look-up removes the key with its lease.
         let gone: Vec<u8> = gone.map(|(key, _)| key).collect();
@@ -408,12 +408,12 @@ fn a_token_permits_no_tag_of_which_too_many_were_invalidated_to_remember() {
             let key = space.key(DB, name.as_bytes());
             view.permits(&key, tokens[number], Some(tags))
         };
-        view.invalidate(DB, &[b"first"]);
+        view.invalidate(DB, &[b"first"], None);
         assert!(!permits(&mut view, 0, &[b"first"]));
         assert!(!permits(&mut view, 0, &[]), "a refusal ends the lease");
         assert!(permits(&mut view, 1, &[b"other"]));
         for number in 0..5_000 {
-            view.invalidate(DB, &[format!("tag:{number}").as_bytes()]);
+            view.invalidate(DB, &[format!("tag:{number}").as_bytes()], None);
         }
         assert!(!permits(&mut view, 1, &[b"first"]));
         assert!(

@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use store::{
     Batch, Class, Event, Keyspace, NewDeadline, Options, Record, RecordValue, SnapshotSink,
-    SnapshotStep, Soft, TAGS_MAX, TagFacts, Tick, View, decode_labels,
+    SnapshotStep, Soft, TAGS_MAX, TagFacts, Tick, View, WINDOW_MS_MAX, decode_labels,
 };
 
 const START: u64 = 1_700_000_000_000;
 const DB: u8 = 1;
 
-/// Length of a value, deadline, tags and stale time.
-type Held = (usize, Option<u64>, BTreeSet<u8>, u64);
+/// Length of a value, deadline, tags, stale time, and the end of the time for which an invalidated
+/// tag makes it stale.
+type Held = (usize, Option<u64>, BTreeSet<u8>, u64, Option<u64>);
 type Model = BTreeMap<u8, Held>;
 
 #[derive(Clone, Debug)]
@@ -30,6 +31,7 @@ enum Op {
     Copy(u8, u8),
     Rename(u8, u8),
     Invalidate(u8),
+    Soften(u8, u64),
     Advance(u64),
     Expire(u32),
     Tend(u32),
@@ -64,6 +66,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (key(), key()).prop_map(|(a, b)| Op::Copy(a, b)),
         2 => (key(), key()).prop_map(|(a, b)| Op::Rename(a, b)),
         4 => tag().prop_map(Op::Invalidate),
+        4 => (tag(), 1..301u64).prop_map(|(tag, ms)| Op::Soften(tag, ms)),
         3 => (0..100u64).prop_map(Op::Advance),
         4 => (1..20u32).prop_map(Op::Expire),
         3 => (1..60u32).prop_map(Op::Tend),
@@ -73,6 +76,19 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Begin),
         6 => (1..30u32).prop_map(Op::Walk),
     ]
+}
+
+/// Returns the instant at which a key is removed.
+fn deadline(held: &Held) -> Option<u64> {
+    held.1.into_iter().chain(held.4).min()
+}
+
+/// Makes the end of the time in which a key is stale its deadline.
+fn fold(held: &mut Held) {
+    if held.4.is_some() {
+        held.1 = deadline(held);
+        (held.3, held.4) = (WINDOW_MS_MAX, None);
+    }
 }
 
 fn name(key: u8) -> Vec<u8> {
@@ -164,9 +180,9 @@ impl Run {
     fn bury(&mut self) {
         let now = self.now;
         self.model
-            .retain(|_, (_, at, ..)| at.is_none_or(|at| at >= now));
+            .retain(|_, held| deadline(held).is_none_or(|at| at >= now));
         self.other
-            .retain(|_, (_, at, ..)| at.is_none_or(|at| at >= now));
+            .retain(|_, held| deadline(held).is_none_or(|at| at >= now));
     }
 
     fn count(&mut self, events: &[Event]) {
@@ -186,13 +202,13 @@ impl Run {
         let at = ttl.map(|ttl| self.now + ttl);
         let deadline = at.map_or(NewDeadline::Clear, |at| NewDeadline::At(Tick(at)));
         self.on(key, |view, key| view.set(key, &vec![b'v'; len], deadline));
-        self.model.insert(key, (len, at, BTreeSet::new(), 0));
+        self.model.insert(key, (len, at, BTreeSet::new(), 0, None));
     }
 
     fn tag(&mut self, key: u8, new: &[u8]) {
-        let held = self.model.get_mut(&key).map(|(_, _, tags, window)| {
-            let room = TAGS_MAX - usize::from(*window > 0);
-            assert!(room > 8, "all tags of the test fit");
+        let held = self.model.get_mut(&key).map(|held| {
+            fold(held);
+            let tags = &mut held.2;
             tags.extend(new);
             tags.iter().map(|number| tag(*number)).collect::<Vec<_>>()
         });
@@ -203,15 +219,27 @@ impl Run {
 
     fn invalidate(&mut self, number: u8) {
         let before = self.model.len();
-        let tagged = |(_, _, tags, _): &Held| tags.contains(&number);
+        let tagged = |held: &Held| held.2.contains(&number);
         let keys = self.model.values().filter(|held| tagged(held)).count();
         self.model.retain(|_, held| !tagged(held));
         self.invalidated += before - self.model.len();
         let reply = self
             .space
             .lock_all(Tick(self.now))
-            .invalidate(DB, &[&tag(number)]);
+            .invalidate(DB, &[&tag(number)], None);
         assert!(reply >= keys as u64, "expired keys may count, too");
+    }
+
+    fn soften(&mut self, number: u8, ms: u64) {
+        let until = self.now + ms;
+        for held in self.model.values_mut() {
+            if held.2.contains(&number) {
+                held.4 = Some(held.4.map_or(until, |at| at.min(until)));
+            }
+        }
+        self.space
+            .lock_all(Tick(self.now))
+            .invalidate(DB, &[&tag(number)], Some(Tick(until)));
     }
 
     fn begin(&mut self) {
@@ -219,10 +247,13 @@ impl Run {
             let sink = Arc::new(Sink::default());
             let dynamic: Arc<dyn SnapshotSink> = Arc::<Sink>::clone(&sink);
             self.space.lock_all(Tick(self.now)).begin_snapshot(&dynamic);
-            let all = self.model.iter().map(|(key, (len, at, tags, window))| {
+            let all = self.model.iter().map(|(key, held)| {
+                let mut held = held.clone();
+                fold(&mut held);
+                let (len, at, tags, window, _) = held;
                 let tags = tags.iter().map(|number| tag(*number)).collect();
                 // The keys of both databases have different names.
-                (name(*key), (*len, *at, tags, *window))
+                (name(*key), (len, at, tags, window))
             });
             self.saving = Some((sink, all.collect(), 0));
         }
@@ -270,12 +301,18 @@ impl Run {
             Op::Tag(key, tags) => self.tag(key, &tags),
             Op::Untag(key) => {
                 self.on(key, |view, key| view.set_tags::<Vec<u8>>(key, &[]));
-                self.model.entry(key).and_modify(|held| held.2.clear());
+                self.model.entry(key).and_modify(|held| {
+                    fold(held);
+                    held.2.clear();
+                });
             }
             Op::Soft(key, ms) => {
                 self.on(key, |view, key| view.set_soft(key, Soft::window(ms)));
                 let kept = if ms == 1 << 33 { 8_589_935_000 } else { ms };
-                self.model.entry(key).and_modify(|held| held.3 = kept);
+                self.model.entry(key).and_modify(|held| {
+                    fold(held);
+                    held.3 = kept;
+                });
             }
             Op::Deadline(key, ttl) => {
                 let at = ttl.map(|ttl| self.now + ttl);
@@ -293,7 +330,8 @@ impl Run {
                 let is_done = self.on(from, |view, from| view.copy(from, &to_key));
                 let held = self.model.get(&from).cloned();
                 assert_eq!(is_done, held.is_some());
-                held.into_iter().for_each(|held| {
+                held.into_iter().for_each(|mut held| {
+                    fold(&mut held);
                     self.model.insert(to, held);
                 });
             }
@@ -303,11 +341,17 @@ impl Run {
                 let is_done = self.on(from, |view, from| view.rename(from, &to_key));
                 let held = self.model.remove(&from);
                 assert_eq!(is_done, held.is_some());
-                held.into_iter().for_each(|held| {
+                held.into_iter().for_each(|mut held| {
+                    fold(&mut held);
                     self.model.insert(to, held);
                 });
             }
             Op::Invalidate(number) => self.invalidate(number),
+            // While a snapshot is made, the end of a time that has begun must not change.
+            Op::Soften(number, ms) if self.saving.is_none() || ms == 300 => {
+                self.soften(number, ms);
+            }
+            Op::Soften(..) => {}
             Op::Advance(ms) => self.now += ms,
             other => self.step_rarely(other),
         }
@@ -388,15 +432,15 @@ impl Run {
             assert_eq!(value.map(<[u8]>::len), held.map(|held| held.0));
             assert_eq!(
                 view.deadline(&at).map(|at| at.map(|at| at.0)),
-                held.map(|held| held.1)
+                held.map(deadline)
             );
             let tags = view
                 .tags(&at)
                 .map(|tags| tags.into_iter().collect::<BTreeSet<_>>());
             let soft = view.soft(&at).map(|soft| soft.window_ms);
-            assert_eq!(soft, held.map(|held| held.3));
-            let wanted =
-                held.map(|(_, _, tags, _)| tags.iter().map(|number| tag(*number)).collect());
+            let window = held.map(|held| held.4.map_or(held.3, |_| WINDOW_MS_MAX));
+            assert_eq!(soft, window);
+            let wanted = held.map(|held| held.2.iter().map(|number| tag(*number)).collect());
             assert_eq!(tags, wanted);
         }
     }
@@ -537,7 +581,7 @@ fn a_watched_key_is_changed_by_the_invalidation_of_its_tag() {
     });
     view.set_tags(&space.key(0, b"with"), &["t"]);
     assert!(!flags[0].load(Ordering::Relaxed));
-    assert_eq!(view.invalidate(0, &[b"t"]), 1);
+    assert_eq!(view.invalidate(0, &[b"t"], None), 1);
     assert_eq!(
         flags.map(|flag| flag.load(Ordering::Relaxed)),
         [true, false]

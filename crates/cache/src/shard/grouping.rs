@@ -9,7 +9,7 @@ use crate::groups::Groups;
 use crate::groups::{GroupFacts, Marks};
 use crate::packed::PackedEntries;
 use crate::value::Outside;
-use policy::{ExpiryIndex, Meta, Policy, Slot};
+use policy::{ExpiryIndex, Meta, Policy, Slot, Tick};
 
 impl<O, M, L, P, X> Shard<PackedEntries<O, M, L>, P, X>
 where
@@ -19,8 +19,8 @@ where
     P: Policy<Meta = M>,
     X: ExpiryIndex<Link = L>,
 {
-    /// Whether a group was dissolved whose members are not all removed, so that an entry may be
-    /// stale.
+    /// Whether a group was dissolved whose members are not all removed, or softened, so that an
+    /// entry may be stale.
     #[inline(always)]
     pub fn has_stale(&self) -> bool {
         self.has_stale
@@ -37,6 +37,54 @@ where
     fn is_in_stale(&self, slot: Slot) -> bool {
         let groups = self.groups.as_ref();
         groups.is_some_and(|groups| groups.is_stale(&self.entries.marks(slot)))
+    }
+
+    /// Returns the last instant of an entry that belongs to a softened group.
+    #[inline(always)]
+    pub fn soft_until(&self, slot: Slot) -> Option<Tick> {
+        match self.has_stale {
+            true => self.soft_end(slot),
+            false => None,
+        }
+    }
+
+    #[cold]
+    fn soft_end(&self, slot: Slot) -> Option<Tick> {
+        let groups = self.groups.as_ref()?;
+        groups.soft_until(&self.entries.marks(slot))
+    }
+
+    /// Like [`Shard::soft_until`], for the instant of the snapshot in progress.
+    pub fn was_soft_until(&self, slot: Slot) -> Option<Tick> {
+        let groups = self.groups.as_ref().filter(|_| self.has_stale)?;
+        groups.was_soft_until(&self.entries.marks(slot))
+    }
+
+    /// Whether a stale entry is one only because the last instant of its groups has passed.
+    pub fn has_only_ended(&self, slot: Slot) -> bool {
+        let groups = self.groups.as_ref();
+        groups.is_some_and(|groups| groups.has_only_ended(&self.entries.marks(slot)))
+    }
+
+    /// Takes the name from a group, whose members become stale after `until`, in constant time.
+    /// Returns their number.
+    pub fn soften(&mut self, name: &[u8], until: Tick) -> u64 {
+        let groups = self.groups.as_mut();
+        let members = groups.map_or(0, |groups| groups.soften(name, until));
+        self.has_stale |= members > 0;
+        members
+    }
+
+    /// Makes the members of softened groups stale whose last instant has passed. Returns whether
+    /// there were any.
+    pub fn end_soft(&mut self, now: Tick) -> bool {
+        let groups = self.groups.as_mut().filter(|_| self.has_stale);
+        groups.is_some_and(|groups| groups.end_soft(now))
+    }
+
+    /// Returns the earliest last instant of a softened group.
+    pub fn next_soft_end(&self) -> Option<Tick> {
+        self.groups.as_ref()?.next_soft_end()
     }
 
     /// Begins a snapshot of the entries as they are now, see [`PackedEntries::begin_saving`].
@@ -152,7 +200,7 @@ where
         self.has_stale = self
             .groups
             .as_ref()
-            .is_some_and(|groups| groups.has_stale());
+            .is_some_and(|groups| groups.may_be_stale());
     }
 
     /// Updates the groups of an entry that has moved to another slot.
@@ -233,7 +281,7 @@ where
         match &self.groups {
             Some(groups) => {
                 groups.check(&mut entries);
-                assert_eq!(groups.has_stale(), self.has_stale);
+                assert_eq!(groups.may_be_stale(), self.has_stale);
             }
             None => assert!(entries.all(|(_, marks)| marks == Marks::default())),
         }

@@ -5,16 +5,16 @@ use crate::context::{Ctx, Spec};
 use engine::refusal::{Answer, Refusal};
 use session::spec::flag::{DENYOOM, FAST, READONLY, WRITE};
 use session::spec::{Access, Form, Keys};
-use store::{TAG_BYTES_MAX, TAGS_MAX};
+use store::{TAG_BYTES_MAX, TAGS_MAX, Tick};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "generic" [keyspace]:
-    "invalidate" -3 [dangerous], WRITE => Form::Same, Keys::Whole, "mayfly", on_slab!(invalidate),
-        "numtags:integer tag... [SOFT milliseconds]",
-        "Removes all keys that have any of the given tags, at one instant.";
+    "invalidate" -3 [dangerous], WRITE => Form::Invalidated, Keys::Whole, "mayfly", on_slab!(invalidate),
+        "numtags:integer tag... [SOFT milliseconds | SOFTAT unix-time-milliseconds]",
+        "Removes all keys that have any of the given tags, at one instant, or makes them stale.";
     "tag" -3, WRITE | DENYOOM | FAST => Form::Same, Keys::ONE => Access::CHANGE, "mayfly",
         on_slab!(tag),
         "key tag...", "Adds tags to a key, by which INVALIDATE removes it.";
@@ -36,9 +36,8 @@ const INVALIDATED_MAX: usize = 10_000;
 const NUMTAGS: Refusal = Refusal::Message("ERR numtags must be the number of tags that follow it");
 const WRONG_TAG: Refusal = Refusal::Message("ERR a tag must have 1 to 1024 bytes");
 const TOO_MANY: Refusal = Refusal::Message("ERR a key can have at most 14 tags");
-const NO_SOFT: Refusal = Refusal::Message(
-    "ERR SOFT needs keys that can be stale, which this version does not have: use INVALIDATE without it",
-);
+const WRONG_SOFT: Refusal =
+    Refusal::Message("ERR SOFT must be a positive number of milliseconds, SOFTAT an instant");
 
 const _: () = assert!(TAG_BYTES_MAX == 1024);
 const _: () = assert!(TAGS_MAX == 14);
@@ -152,16 +151,31 @@ fn tagkeys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `INVALIDATE numtags tag [tag …]`: replies with the number of keys that had the tags. A key that
-/// had two of them counts twice.
+/// Parses the time after SOFT, or the instant after SOFTAT. Returns the last instant at which keys
+/// are stale.
+pub fn soft_until(text: &[u8], is_instant: bool, now: Tick) -> Result<Tick, Refusal> {
+    let number = parse_i64(text).filter(|number| *number > 0);
+    let number = number.ok_or(WRONG_SOFT)? as u64;
+    let until = if is_instant {
+        number
+    } else {
+        now.0.saturating_add(number)
+    };
+    Ok(Tick(until).min(Tick::MAX))
+}
+
+/// `INVALIDATE numtags tag [tag …] [SOFT milliseconds | SOFTAT instant]`: replies with the number
+/// of keys that had the tags. A key that had two of them counts twice.
 fn invalidate(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let tags = counted(args.from(1))?;
     let options = args.from(2 + tags.len());
-    match options.len() {
-        0 => {}
-        2 if options.is(0, "soft") => return Err(NO_SOFT),
+    let now = ctx.view.now();
+    let soft_until = match options.len() {
+        0 => None,
+        2 if options.is(0, "soft") => Some(soft_until(&options[1], false, now)?),
+        2 if options.is(0, "softat") => Some(soft_until(&options[1], true, now)?),
         _ => return Err(Refusal::Syntax),
-    }
+    };
     if tags.len() > INVALIDATED_MAX {
         return Err(Refusal::Message(
             "ERR at most 10000 tags can be invalidated at once",
@@ -169,7 +183,7 @@ fn invalidate(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     tags.iter().try_for_each(check)?;
     let tags: Vec<&[u8]> = tags.iter().collect();
-    let keys = ctx.view.invalidate(ctx.session.db, &tags);
+    let keys = ctx.view.invalidate(ctx.session.db, &tags, soft_until);
     ctx.reply.integer(keys as i64);
     Ok(())
 }

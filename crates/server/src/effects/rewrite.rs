@@ -4,6 +4,7 @@ mod stream;
 
 use super::replies::Value;
 use super::{NAMES_PER_COMMAND, Ran, ReplyAt, add_marks};
+use crate::command::tagging;
 use crate::context::Ctx;
 use durability::dump::payload_of;
 use session::feed::{Batch, named};
@@ -182,6 +183,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             Form::EntriesDeleted => self.entries_deleted()?,
             Form::GroupNumbered => self.group_numbered()?,
             Form::Delivered => self.delivered()?,
+            Form::Invalidated => self.invalidated()?,
         }
         Some(())
     }
@@ -189,6 +191,26 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
     fn same(&mut self) {
         let spec = self.ctx.table[self.ran.index as usize];
         self.batch.add_iter(self.db, named(spec.name, self.args));
+    }
+
+    fn invalidated(&mut self) -> Option<()> {
+        let args = self.args;
+        let soft = args
+            .len()
+            .checked_sub(2)
+            .filter(|at| args.is(*at, "soft"))?;
+        let tags = tagging::counted(args.from(1)).ok()?;
+        if soft != 2 + tags.len() {
+            self.same();
+            return Some(());
+        }
+        let until = tagging::soft_until(&args[soft + 1], false, self.ctx.view.now()).ok()?;
+        let text = Text::unsigned(until.0);
+        let mut words: Vec<&[u8]> = vec![b"INVALIDATE", &args[1]];
+        words.extend(tags.iter());
+        words.extend([&b"SOFTAT"[..], text.as_bytes()]);
+        self.add(&words);
+        Some(())
     }
 
     /// Adds commands with at most [`NAMES_PER_COMMAND`] names each. There may be more names than a

@@ -62,6 +62,8 @@ pub enum Form {
     /// The pending entries that the command has delivered or claimed, in their state after the
     /// command.
     Delivered,
+    /// INVALIDATE with the end of SOFT as an instant.
+    Invalidated,
     /// Like `Same`, but for function libraries instead of keys.
     Library,
 }
@@ -73,6 +75,7 @@ impl Form {
         match self {
             Form::Same => true,
             Form::Set => args.len() == 3,
+            Form::Invalidated => !(3..args.len()).any(|at| args.is(at, "soft")),
             Form::Bits => ["and", "or", "xor", "not"]
                 .iter()
                 .any(|word| args.is(1, word)),

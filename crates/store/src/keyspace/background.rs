@@ -82,7 +82,7 @@ impl Keyspace {
             expired.more |= locked.expire_local(now, &mut budget, &self.shared, &mut count);
             self.publish_local(shard, &locked);
         }
-        expired.more |= locked.remove_invalidated(&mut budget, &self.shared);
+        expired.more |= locked.remove_invalidated(until, &mut budget, &self.shared);
         expired.keys = (locked.counters.expired_keys - keys_before) as u32;
         expired.bytes = used_before.saturating_sub(locked.used_bytes());
         self.publish_due(shard, &locked);

@@ -26,7 +26,7 @@ pub(crate) enum EditedValue {
 /// Returns whether an entry has expired, holds only expired elements, or has a tag that was
 /// invalidated. Looks at the value only if the indexed deadline has passed.
 pub(crate) fn is_dead(db: &Db, slot: Slot, now: Tick) -> bool {
-    if db.is_stale(slot) {
+    if db.is_stale(slot) || db.soft_until(slot).is_some_and(|until| now > until) {
         return true;
     }
     let is_due = |deadline: Option<Tick>| deadline.is_some_and(|deadline| now > deadline);

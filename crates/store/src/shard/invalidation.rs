@@ -7,16 +7,27 @@ use policy::{Budget, Tick};
 use std::sync::atomic::Ordering;
 
 impl Locked {
-    /// Removes keys with invalidated tags, one in each step of the budget. Returns true if the
-    /// budget was used up.
-    pub fn remove_invalidated(&mut self, budget: &mut Budget, shared: &Shared) -> bool {
+    /// Removes keys with invalidated tags, one in each step of the budget, among them those that
+    /// were stale until an instant before `until`. Returns true if the budget was used up.
+    pub fn remove_invalidated(
+        &mut self,
+        until: Tick,
+        budget: &mut Budget,
+        shared: &Shared,
+    ) -> bool {
         for db in 0..self.dbs.len() {
+            if let Some(data) = &mut self.dbs[db] {
+                data.end_soft(until);
+            }
             while let Some(data) = self.dbs[db].as_mut().filter(|data| data.has_stale()) {
                 if budget.0 == 0 {
                     return true;
                 }
                 let Some(slot) = data.next_stale(&mut budget.0) else {
-                    continue;
+                    if budget.0 == 0 {
+                        return true;
+                    }
+                    break;
                 };
                 budget.0 -= 1;
                 self.remove_entry(db as u8, slot, Removal::Invalidated, shared);
@@ -27,15 +38,26 @@ impl Locked {
         false
     }
 
-    /// Makes the keys of tags stale, and fails the transactions that watch them. Returns the number
-    /// of keys; a key that had two of the tags counts twice.
-    pub fn invalidate_tags(&mut self, db: u8, tags: &[&[u8]], now: Tick, shared: &Shared) -> u64 {
+    /// Makes the keys of tags disappear, and fails the transactions that watch them; or makes them
+    /// stale until an instant, after which they disappear. Returns the number of keys; a key that
+    /// had two of the tags counts twice.
+    pub fn invalidate_tags(
+        &mut self,
+        db: u8,
+        tags: &[&[u8]],
+        soft_until: Option<Tick>,
+        now: Tick,
+        shared: &Shared,
+    ) -> u64 {
         if let Some(leases) = &mut self.leases {
             tags.iter().for_each(|tag| leases.invalidated(db, tag));
         }
         let Some(Some(data)) = self.dbs.get_mut(db as usize) else {
             return 0;
         };
+        if let Some(until) = soft_until {
+            return tags.iter().map(|tag| data.soften(tag, until)).sum();
+        }
         let keys: u64 = tags.iter().map(|tag| data.dissolve(tag)).sum();
         if keys > 0 {
             self.stale_since.get_or_insert(now);

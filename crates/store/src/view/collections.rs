@@ -9,6 +9,7 @@ use crate::item::WrongType;
 use crate::object::{InObject, Object, is_lent, kind_of};
 use crate::shard::{EditedValue, IndexState, Removal, Room, file, is_dead};
 use crate::shared::{Db, Key};
+use crate::soft::deadline_of;
 use crate::tracking::InvalidationCause;
 use crate::types::{Hash, List, Set, SortedSet, Stream};
 use cache::{NewValue, Outside, Value};
@@ -320,7 +321,7 @@ impl<'a> View<'a> {
         };
         let (scene, labels) = (self.scene(), self.labels_at(from, slot));
         let db = self.db(from);
-        let own = db.entries.own_deadline(slot);
+        let own = deadline_of(db, slot);
         let object = match db.value(slot) {
             Value::Inline(tag, bytes) => Object::unpack(tag, bytes.to_vec()),
             Value::Outside(Object::Lent(_)) => return false,
@@ -345,7 +346,7 @@ impl<'a> View<'a> {
         let db = locked.dbs[from.db as usize]
             .as_mut()
             .expect("the database holds the slot");
-        let own = db.entries.own_deadline(slot);
+        let own = deadline_of(db, slot);
         let inline = match db.value(slot) {
             Value::Inline(tag, bytes) => Some(Object::unpack(tag, bytes.to_vec())),
             Value::Outside(Object::Lent(_)) => return false,

@@ -4,7 +4,7 @@ use super::{Purpose, View};
 use crate::item::{WrongType, string_of};
 use crate::leases::{Leased, Leases};
 use crate::shared::{Db, Key};
-use crate::soft::Soft;
+use crate::soft::{Soft, deadline_of, soft_of};
 use policy::{Slot, Tick};
 
 /// State of a key for a client that wants its value.
@@ -21,12 +21,11 @@ pub enum Freshness {
 /// Returns the state of an entry.
 #[inline]
 fn freshness(db: &Db, slot: Slot, now: Tick) -> Freshness {
-    let deadline = db.entries.own_deadline(slot);
-    let note = db.note(slot);
-    if note == 0 {
+    let deadline = deadline_of(db, slot);
+    let soft = soft_of(db, slot);
+    if soft == Soft::default() {
         return Freshness::Fresh(deadline);
     }
-    let soft = Soft::of(note);
     match deadline {
         _ if soft.is_negative => Freshness::Negative(deadline),
         None => Freshness::Fresh(None),
@@ -70,7 +69,7 @@ impl View<'_> {
     /// Returns the freshness of a live key; `None` if there is no such key.
     pub fn soft(&mut self, key: &Key<'_>) -> Option<Soft> {
         let slot = self.live_or_dead(key, Purpose::Read).ok()?;
-        Some(Soft::of(self.db(key).note(slot)))
+        Some(soft_of(self.db(key), slot))
     }
 
     /// Sets the freshness of a live key. It counts as a change, but not as one of the value.

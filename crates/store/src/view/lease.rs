@@ -156,9 +156,13 @@ impl View<'_> {
             let key = self.space.key(db as u8, name);
             let labels = self.labels(&key).unwrap_or_default();
             let is_protected = self.is_protected(&key) == Some(true);
+            let soft_until = self
+                .find(&key)
+                .and_then(|slot| self.db(&key).soft_until(slot));
             let taken = self.lend_value(&key);
             let was_present = taken.is_some();
             if let Some((object, own)) = taken {
+                let own = own.into_iter().chain(soft_until).min();
                 to.place(&key, None, object, own);
                 to.pass_labels(&key, &labels);
                 to.pass_protection(&key, is_protected);

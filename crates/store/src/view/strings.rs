@@ -52,7 +52,9 @@ impl View<'_> {
 
     /// Like [`View::set`] for a value that results from the present one: the key keeps its tags.
     pub fn update(&mut self, key: &Key<'_>, value: &[u8], deadline: NewDeadline) {
-        let mut labels = match self.live(key) {
+        let found = self.live(key);
+        let soft_until = found.and_then(|slot| self.db(key).soft_until(slot));
+        let mut labels = match found {
             Some(slot) if self.db(key).has_groups() => self.labels_at(key, slot),
             _ => Labels::default(),
         };
@@ -60,6 +62,10 @@ impl View<'_> {
         self.set(key, value, deadline);
         if !labels.is_empty() {
             self.pass_labels(key, &labels);
+        }
+        if let Some(until) = soft_until {
+            let own = self.deadline(key).flatten();
+            self.set_deadline(key, own.into_iter().chain([until]).min());
         }
     }
 

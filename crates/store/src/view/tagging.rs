@@ -13,9 +13,9 @@ use super::{NewDeadline, View};
 use crate::Keyspace;
 use crate::shard::Room;
 use crate::shared::Key;
-use crate::soft::Soft;
+use crate::soft::{Soft, deadline_of, soft_of};
 use crate::tagging::Labels;
-use policy::Slot;
+use policy::{Slot, Tick};
 
 /// Number of bytes that a tag adds to a small entry, for the eviction that makes room for it.
 const BYTES_PER_TAG: usize = 16;
@@ -38,7 +38,7 @@ impl View<'_> {
         let each = &mut |name: &[u8]| tags.push(name.to_vec());
         let db = self.db(key);
         db.each_group(slot, each);
-        let soft = Soft::of(db.note(slot));
+        let soft = soft_of(db, slot);
         Labels { tags, soft }
     }
 
@@ -53,9 +53,18 @@ impl View<'_> {
 
     /// Like [`View::set_tags`], for the tags and the freshness.
     pub fn set_labels<T: AsRef<[u8]>>(&mut self, key: &Key<'_>, labels: &Labels<T>) -> bool {
-        let Some(slot) = self.live(key) else {
+        let Some(mut slot) = self.live(key) else {
             return false;
         };
+        if self.db(key).soft_until(slot).is_some() {
+            // The entry leaves the groups by which it is stale until an instant.
+            let until = deadline_of(self.db(key), slot);
+            self.set_deadline(key, until);
+            match self.live(key) {
+                Some(at) => slot = at,
+                None => return false,
+            }
+        }
         self.set_labels_at(key, slot, labels);
         let locked = self.parts(key).2;
         locked.changes += 1;
@@ -134,14 +143,14 @@ impl View<'_> {
     }
 
     /// Makes the keys of a database that have any of these tags disappear for all following
-    /// commands. Returns their number; a key that had two of the tags counts twice. Needs all
-    /// shards.
-    pub fn invalidate(&mut self, db: u8, tags: &[&[u8]]) -> u64 {
+    /// commands, or after an instant until which they are stale. Returns their number; a key that
+    /// had two of the tags counts twice. Needs all shards.
+    pub fn invalidate(&mut self, db: u8, tags: &[&[u8]], soft_until: Option<Tick>) -> u64 {
         let (space, now) = (self.space, self.now);
         let mut keys = 0;
         for (shard, locked) in self.all().iter_mut().enumerate() {
-            let count = locked.invalidate_tags(db, tags, now, space.shared());
-            if count > 0 {
+            let count = locked.invalidate_tags(db, tags, soft_until, now, space.shared());
+            if count > 0 || soft_until.is_some() {
                 space.publish_due(shard, locked);
                 locked.changes += count;
             }
