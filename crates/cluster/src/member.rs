@@ -143,6 +143,15 @@ impl Member {
         matches!(self.role, Role::Primary(_))
     }
 
+    /// Whether this server knows that it has all acknowledged writes. After a start it does not,
+    /// until it has caught up with a primary or has begun a term.
+    pub fn is_complete(&self) -> bool {
+        match &self.role {
+            Role::Primary(primary) => primary.started.is_none(),
+            Role::Replica(replica) => replica.is_complete,
+        }
+    }
+
     /// Whether replicas may follow this server. After a restart, a primary's log may be shorter
     /// than it was earlier in the term, and replicas that followed it would drop acknowledged
     /// writes.

@@ -19,6 +19,8 @@ pub(crate) struct Primary {
     pub(super) yields: bool,
     /// Replicas whose entry into the in-sync set is in doubt.
     pub(super) doubtful: BTreeSet<NodeId>,
+    /// Replicas that are about to enter, for which the acknowledged position waits as well.
+    joining: BTreeSet<NodeId>,
     /// Record transaction that awaits its outcome.
     pub(super) awaited: Option<Transaction>,
     /// Instant of the last beat and of the last promise requests.
@@ -45,6 +47,7 @@ impl Primary {
             started,
             yields: false,
             doubtful: BTreeSet::new(),
+            joining: BTreeSet::new(),
             awaited: None,
             last_beat: None,
             promises: BTreeMap::new(),
@@ -170,6 +173,7 @@ impl Member {
     pub fn disconnected(&mut self, replica: NodeId) {
         if let Some(primary) = self.primary_mut() {
             primary.received.remove(&replica);
+            primary.joining.remove(&replica);
         }
     }
 
@@ -234,10 +238,13 @@ impl Member {
 
     /// Advances the position up to which writes may be acknowledged.
     fn acknowledge(&mut self) {
-        let members = match self.has(Rule::AllMembers) {
+        let mut members = match self.has(Rule::AllMembers) {
             true => self.members(),
             false => BTreeSet::new(),
         };
+        if let Some(primary) = self.primary() {
+            members.extend(&primary.joining);
+        }
         if let Some(primary) = self.primary_mut() {
             let positions = members.iter().map(|member| primary.received.get(member));
             let least = positions.fold(primary.offset, |least, position| {
@@ -265,6 +272,19 @@ impl Member {
         })
     }
 
+    /// Makes the acknowledged position wait for a replica that follows, or no longer. Otherwise a
+    /// replica of a primary that writes without pause never has all acknowledged writes, which it
+    /// needs to enter the in-sync set.
+    pub fn join(&mut self, replica: NodeId, joins: bool) {
+        if let Some(primary) = self.primary_mut() {
+            match joins && primary.received.contains_key(&replica) {
+                true => primary.joining.insert(replica),
+                false => primary.joining.remove(&replica),
+            };
+        }
+        self.acknowledge();
+    }
+
     /// Adds a replica that has caught up to the in-sync set. It counts as a member from now on.
     pub fn enter(&mut self, replica: NodeId, now: Instant) -> Vec<Action> {
         let is_new = replica != self.id && !self.record.value.in_sync.contains(&replica);
@@ -274,15 +294,34 @@ impl Member {
         }
         if let Some(primary) = self.primary_mut() {
             primary.doubtful.insert(replica);
+            primary.joining.remove(&replica);
         }
         let record = self.record.value.with(replica);
         self.begin(Purpose::Enter(replica), record, now)
     }
 
-    /// Removes a replica from the in-sync set. It remains a member until the store has applied the
-    /// change.
+    /// Whether the entry of a replica is in doubt.
+    #[cfg(test)]
+    pub(crate) fn is_in_doubt(&self, replica: NodeId) -> bool {
+        self.primary()
+            .is_some_and(|primary| primary.doubtful.contains(&replica))
+    }
+
+    /// Returns the members that do not have all writes up to a position.
+    pub fn behind(&self, position: u64) -> Vec<NodeId> {
+        let Some(primary) = self.primary() else {
+            return Vec::new();
+        };
+        let mut members: Vec<NodeId> = self.members().into_iter().collect();
+        let received = |member: &NodeId| primary.received.get(member).copied();
+        members.retain(|member| received(member).is_none_or(|received| received < position));
+        members
+    }
+
+    /// Removes a replica from the in-sync set, or voids its entry if that is in doubt. It remains a
+    /// member until the store has applied the change.
     pub fn leave(&mut self, replica: NodeId, now: Instant) -> Vec<Action> {
-        if !self.record.value.in_sync.contains(&replica) || !self.may_write(now) {
+        if !self.members().contains(&replica) || !self.may_write(now) {
             return Vec::new();
         }
         let record = self.record.value.without(replica);

@@ -78,11 +78,16 @@ impl Member {
     }
 
     /// Registers that this replica discards its keys, for example because it receives a new
-    /// snapshot. It does not campaign until it has caught up again.
-    pub fn lost_writes(&mut self) {
-        if let Some(replica) = self.replica_mut() {
-            replica.is_complete = false;
-        }
+    /// snapshot. It does not campaign until it has caught up again. Returns false if it must keep
+    /// them: it is the primary now, or will be if a campaign in doubt applies.
+    #[must_use]
+    pub fn discard(&mut self) -> bool {
+        let Some(replica) = self.replica_mut() else {
+            return false;
+        };
+        let may_win = replica.is_complete && replica.doubt.is_some();
+        replica.is_complete &= may_win;
+        !may_win
     }
 
     /// Whether the primary has been silent for longer than its fence can last.
@@ -114,6 +119,13 @@ impl Member {
                 beat_is,
                 ..withdrawal
             });
+        }
+        let in_sync = &self.record.value.in_sync;
+        if !replica.is_complete && is_overdue && minds_writes && in_sync.contains(&self.id) {
+            // A restarted primary waits for its in-sync replicas, and begins a term if it is alone.
+            let record = self.record.value.without(self.id);
+            let leave = self.transaction(Purpose::Leave(self.id), Some(record), now);
+            return self.send(leave);
         }
         let has_promised = replica.promised_until.is_some_and(|until| now < until);
         let may_not = has_promised && minds_promise || !replica.is_complete && minds_writes;

@@ -252,6 +252,9 @@ impl World {
                 true => steps.extend([Step::Leave(at, other), Step::HandOver(at, other)]),
                 false => steps.push(Step::Enter(at, other)),
             }
+            if member.is_in_doubt(node_id(other)) {
+                steps.push(Step::Leave(at, other));
+            }
         }
     }
 
