@@ -25,6 +25,8 @@ pub struct Arguments {
 enum Command {
     /// Create the records of a cluster, whose slots are shared evenly among its shards.
     Init(change::Init),
+    /// Change settings of a cluster while it runs.
+    Set(change::Set),
     /// Show shards, slots and nodes.
     Status(show::Status),
     /// Report what a cluster lacks; the exit code is 1 if that is anything.
@@ -142,6 +144,7 @@ async fn read(etcd: &Etcd) -> Result<Directory> {
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Command::Init(init) => init.run(),
+        Command::Set(set) => set.run(),
         Command::Status(status) => status.run(),
         Command::Check(check) => check.run(),
         Command::Watch(watch) => watch.run(),

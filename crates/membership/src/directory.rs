@@ -34,6 +34,7 @@ pub type Versioned = (Shard, i64);
 pub struct Directory {
     revision: i64,
     config: Option<Config>,
+    config_revision: i64,
     map: Option<(Map, i64)>,
     shards: BTreeMap<Name, Versioned>,
     beats: BTreeMap<Name, i64>,
@@ -129,7 +130,7 @@ impl Directory {
             {
                 return Err(Refusal::Foreign(config.cluster.to_string()));
             }
-            self.config = Some(config);
+            (self.config, self.config_revision) = (Some(config), entry.revision);
             return Ok(());
         }
         let missing = || Refusal::Value(format!("there is no usable record '{CONFIG}'"));
@@ -181,6 +182,11 @@ impl Directory {
     /// Returns the settings, if there is a cluster.
     pub fn config(&self) -> Option<&Config> {
         self.config.as_ref()
+    }
+
+    /// Revision of the settings; 0 if they are those of a local copy.
+    pub fn config_revision(&self) -> i64 {
+        self.config_revision
     }
 
     /// Returns the map and its revision.
@@ -393,6 +399,7 @@ fn named(id: &str) -> Result<Name, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::Strength;
     use cluster::Role;
 
     fn id(number: u8) -> Name {
@@ -405,6 +412,8 @@ mod tests {
             shards: 3,
             replicas: 1,
             lease_ms: 2_000,
+            strength: Strength::Async,
+            sync_timeout_ms: 1_000,
         }
     }
 

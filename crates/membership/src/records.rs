@@ -32,6 +32,10 @@ pub const REPLICAS_MAX: u32 = 16;
 pub const LEASE_MS: std::ops::RangeInclusive<u64> = 500..=60_000;
 /// Default lease time in milliseconds: a failover takes about 2.5 s at most.
 pub const LEASE_MS_DEFAULT: u64 = 2_000;
+/// Permitted times in milliseconds after which an in-sync replica that does not answer leaves.
+pub const SYNC_TIMEOUT_MS: std::ops::RangeInclusive<u64> = 10..=60_000;
+/// Default of that time.
+pub const SYNC_TIMEOUT_MS_DEFAULT: u64 = 1_000;
 /// Part of the lease time that is the margin, see [`Timing`].
 const MARGIN_PART: u64 = 20;
 
@@ -78,6 +82,27 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// When a primary sends the reply to a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strength {
+    /// At once. A failover loses the writes that the promoted replica has not received.
+    #[default]
+    Async,
+    /// When all replicas that may be promoted have received the write.
+    Sync,
+}
+
+impl Strength {
+    /// Returns the word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Strength::Async => "async",
+            Strength::Sync => "sync",
+        }
+    }
+}
+
 /// Settings that are equal on all nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -89,6 +114,11 @@ pub struct Config {
     pub replicas: u32,
     /// Lease time of primaries in milliseconds.
     pub lease_ms: u64,
+    /// When a primary sends the reply to a write.
+    pub strength: Strength,
+    /// With [`Strength::Sync`], time in milliseconds after which an in-sync replica that has not
+    /// confirmed a write leaves the in-sync set.
+    pub sync_timeout_ms: u64,
 }
 
 impl Config {
@@ -118,6 +148,13 @@ impl Config {
             let (least, most) = (LEASE_MS.start(), LEASE_MS.end());
             let found = self.lease_ms;
             return wrong(format!("lease of {found} ms: expected {least} to {most}"));
+        }
+        if !SYNC_TIMEOUT_MS.contains(&self.sync_timeout_ms) {
+            let (least, most) = (SYNC_TIMEOUT_MS.start(), SYNC_TIMEOUT_MS.end());
+            let found = self.sync_timeout_ms;
+            return wrong(format!(
+                "sync timeout of {found} ms: expected {least} to {most}"
+            ));
         }
         Ok(())
     }
@@ -164,6 +201,14 @@ struct ConfigText {
     shards: u32,
     replicas: u32,
     lease_ms: u64,
+    #[serde(default)]
+    strength: Strength,
+    #[serde(default = "sync_timeout_ms")]
+    sync_timeout_ms: u64,
+}
+
+fn sync_timeout_ms() -> u64 {
+    SYNC_TIMEOUT_MS_DEFAULT
 }
 
 #[derive(Serialize, Deserialize)]
@@ -254,6 +299,8 @@ impl Config {
             shards: self.shards,
             replicas: self.replicas,
             lease_ms: self.lease_ms,
+            strength: self.strength,
+            sync_timeout_ms: self.sync_timeout_ms,
         })
     }
 
@@ -268,6 +315,8 @@ impl Config {
             shards: text.shards,
             replicas: text.replicas,
             lease_ms: text.lease_ms,
+            strength: text.strength,
+            sync_timeout_ms: text.sync_timeout_ms,
         };
         config.check().map(|()| config)
     }
@@ -467,6 +516,8 @@ mod tests {
             shards: 3,
             replicas: 1,
             lease_ms: LEASE_MS_DEFAULT,
+            strength: Strength::Sync,
+            sync_timeout_ms: 300,
         }
     }
 
@@ -590,16 +641,18 @@ mod tests {
             assert!(text.contains(expected), "{text}");
         }
         let wrong = [
-            (0, 0, 2_000),
-            (SHARDS_MAX + 1, 0, 2_000),
-            (1, 17, 2_000),
-            (1, 0, 499),
+            (0, 0, 2_000, 9),
+            (SHARDS_MAX + 1, 0, 2_000, 1_000),
+            (1, 17, 2_000, 1_000),
+            (1, 0, 499, 1_000),
+            (1, 0, 2_000, 9),
         ];
-        for (shards, replicas, lease_ms) in wrong {
+        for (shards, replicas, lease_ms, sync_timeout_ms) in wrong {
             let config = Config {
                 shards,
                 replicas,
                 lease_ms,
+                sync_timeout_ms,
                 ..config()
             };
             assert!(
@@ -607,6 +660,19 @@ mod tests {
                 "{config:?}"
             );
         }
+    }
+
+    #[test]
+    fn settings_of_an_earlier_release_mean_async() {
+        let text = config().encode();
+        let before = text.replace(",\"strength\":\"sync\",\"sync_timeout_ms\":300", "");
+        assert_ne!(text, before);
+        let config = Config::decode(before.as_bytes()).expect("valid");
+        let found = (config.strength, config.sync_timeout_ms);
+        assert_eq!(found, (Strength::Async, SYNC_TIMEOUT_MS_DEFAULT));
+        let wrong = text.replace("\"sync\"", "\"quorum\"");
+        let refusal = Config::decode(wrong.as_bytes()).expect_err("there are two strengths");
+        assert!(refusal.to_string().contains("quorum"), "{refusal}");
     }
 
     #[test]

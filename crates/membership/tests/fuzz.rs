@@ -8,7 +8,7 @@ mod mutate;
 
 use cluster::{Health, Name, Node};
 use membership::directory::initial;
-use membership::records::{Config, NODES, Registration, SHARDS, Shard};
+use membership::records::{Config, NODES, Registration, SHARDS, Shard, Strength};
 
 fn id(number: u8) -> Name {
     Name::parse(format!("{number:040x}").as_bytes()).expect("40 digits")
@@ -21,6 +21,8 @@ fn records_of_any_kind_are_used_or_refused_with_a_reason() {
         shards: 2,
         replicas: 1,
         lease_ms: 2_000,
+        strength: Strength::Sync,
+        sync_timeout_ms: 300,
     };
     let shard = Shard {
         epoch: 3,

@@ -7,6 +7,7 @@
 //! register.rs  the lease of this node, its registration, its shard
 //! terms.rs     records and transactions, as the rules and as etcd have them
 //! lead.rs      what a primary does for its replicas
+//! confirm.rs   replies that wait for replicas
 //! change.rs    failovers that are requested
 //! roles.rs     the role of the server, the fence, the topology, the local copy
 //! access.rs    settings
@@ -18,6 +19,7 @@
 
 mod access;
 mod change;
+mod confirm;
 mod follow;
 mod lead;
 mod register;
@@ -31,6 +33,7 @@ use crate::routing;
 use crate::state::Server;
 use ::cluster::{Instant, Name, Transaction};
 use change::Change;
+use confirm::Silent;
 use lead::Lead;
 use membership::directory::Directory;
 use membership::etcd::Etcd;
@@ -99,6 +102,7 @@ struct Host<K> {
     failures: BTreeSet<String>,
     registering: Registering,
     lead: Lead,
+    silent: Silent,
     change: Option<Change>,
     roles: Roles,
 }
@@ -152,6 +156,7 @@ impl<K: Kv> Host<K> {
             failures: BTreeSet::new(),
             registering: Registering::default(),
             lead: Lead::default(),
+            silent: Silent::default(),
             change: None,
             roles,
         }
@@ -268,6 +273,7 @@ impl<K: Kv> Host<K> {
             self.read(now);
         }
         self.lead(now);
+        self.confirm(now);
         self.pursue_change(now);
         self.tick(now);
         self.reconcile(now);

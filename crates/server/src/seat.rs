@@ -4,10 +4,11 @@
 //! A primary adds a request to its feed three times per lease:
 //!
 //! ```text
-//! REPLCONF CLUSTER-ASK epoch sent link…
+//! REPLCONF CLUSTER-ASK epoch sent async|sync link…
 //! ```
 //!
-//! `sent` is its own instant. Each `link` is the random number of a connection whose replica has
+//! `sent` is its own instant. With `sync`, replicas acknowledge whatever they have executed at
+//! once. Each `link` is the random number of a connection whose replica has
 //! caught up. A replica answers with an acknowledgement and, unless it may campaign, with
 //!
 //! ```text
@@ -15,7 +16,9 @@
 //! ```
 
 use ::cluster::{Ask, Instant, Member, Name, NodeId, Promise};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use membership::records::Strength;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::sync::{Mutex, MutexGuard};
 use wire::Args;
 use wire::number::parse_i64;
@@ -54,6 +57,49 @@ pub struct Place {
     pub member: Member,
     /// Numbers of the nodes.
     pub numbers: Numbers,
+    /// Writes that all members have.
+    pub confirmed: Confirmed,
+}
+
+/// Writes of this node that all members of its shard have: the replicas that may be promoted. A
+/// failover does not lose them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Confirmed {
+    /// Number of times that this node has become the primary. Positions of different times belong
+    /// to different histories.
+    pub tenure: u64,
+    /// Position in the feed up to which all members have all writes.
+    pub position: u64,
+    /// Whether this node is the primary, so that the position may advance.
+    pub is_primary: bool,
+}
+
+impl Place {
+    /// Returns the place of a node.
+    pub fn new(shard: Name, member: Member, numbers: Numbers) -> Place {
+        Place {
+            shard,
+            member,
+            numbers,
+            confirmed: Confirmed::default(),
+        }
+    }
+
+    /// Returns the writes that all members have; `end` is the end of the feed. A former primary
+    /// keeps its last position.
+    pub fn confirm(&mut self, end: u64) -> Confirmed {
+        let confirmed = &mut self.confirmed;
+        if !self.member.is_primary() {
+            confirmed.is_primary = false;
+            return *confirmed;
+        }
+        if !std::mem::replace(&mut confirmed.is_primary, true) {
+            confirmed.tenure += 1;
+        }
+        self.member.wrote(end);
+        confirmed.position = self.member.acknowledged();
+        *confirmed
+    }
 }
 
 /// State that the host shares with workers and with the thread that follows a primary.
@@ -76,12 +122,97 @@ pub struct Seat {
     pub is_changing: AtomicBool,
     /// Whether a client has requested that this replica becomes the primary.
     pub wants_failover: AtomicBool,
+    /// Whether replies wait until all members have the writes that they depend on.
+    is_sync: AtomicBool,
+    /// Time in milliseconds after which a reply that still waits is given up.
+    pub patience_ms: AtomicU64,
+    /// Number of connections that were closed because their replies were given up.
+    pub unconfirmed: AtomicU64,
+    /// Position, plus one, up to which all in-sync replicas were known to have writes at the last
+    /// step of the host; 0 if there is no in-sync replica, or this node is not the primary.
+    least: AtomicU64,
+    /// Instant at which the feed ended at that position or before.
+    covered_ms: AtomicU64,
+    /// Whether workers have replies that wait.
+    is_awaited: AtomicBool,
+    /// Whether this replica acknowledges whatever it has executed at once.
+    pub acknowledges: AtomicBool,
 }
 
 impl Seat {
     /// Locks the place.
     pub fn place(&self) -> MutexGuard<'_, Option<Place>> {
         self.place.lock().expect("the lock is not poisoned")
+    }
+
+    /// Whether replies wait until all members have the writes that they depend on.
+    #[inline]
+    pub fn is_sync(&self) -> bool {
+        self.is_sync.load(Relaxed)
+    }
+
+    /// Returns the strength that this node follows.
+    pub fn strength(&self) -> Strength {
+        match self.is_sync() {
+            true => Strength::Sync,
+            false => Strength::Async,
+        }
+    }
+
+    /// Sets whether replies wait, and for how long. Returns whether that has changed.
+    pub fn set_strength(&self, strength: Strength, patience_ms: u64) -> bool {
+        self.patience_ms.store(patience_ms, Relaxed);
+        let is_sync = strength == Strength::Sync;
+        self.is_sync.swap(is_sync, AcqRel) != is_sync
+    }
+
+    /// Returns the writes that all members have; `end` is the end of the feed.
+    pub fn confirmed(&self, end: u64) -> Confirmed {
+        let mut place = self.place();
+        let place = place.as_mut();
+        place.map_or_else(Confirmed::default, |place| place.confirm(end))
+    }
+
+    /// Takes the position that a replica has acknowledged.
+    pub fn received(&self, replica: &str, position: u64, end: u64) {
+        let mut place = self.place();
+        let (Some(place), Some(name)) = (place.as_mut(), Name::parse(replica.as_bytes())) else {
+            return;
+        };
+        let (number, epoch) = (place.numbers.of(name), place.member.record().value.epoch);
+        place.member.received(number, epoch, position);
+        place.confirm(end);
+    }
+
+    /// Takes the position up to which all in-sync replicas have writes, and an instant at which the
+    /// feed ended there or before; `None` if there is no in-sync replica.
+    pub fn covered(&self, by_all: Option<(u64, Instant)>) {
+        let at = by_all.map_or(0, |(_, at)| at.0);
+        self.covered_ms.store(at, Relaxed);
+        let least = by_all.map_or(0, |(least, _)| least + 1);
+        self.least.store(least, Relaxed);
+    }
+
+    /// Returns the number of bytes of the feed, and the number of milliseconds of writes, that a
+    /// failover would lose now at most; `None` if no replica may be promoted.
+    pub fn loss(&self, end: u64, now: Instant) -> Option<(u64, u64)> {
+        let least = self.least.load(Relaxed).checked_sub(1)?;
+        let bytes = end.saturating_sub(least);
+        let age = now.0.saturating_sub(self.covered_ms.load(Relaxed));
+        Some((bytes, if bytes == 0 { 0 } else { age }))
+    }
+
+    /// Requests that workers are woken when something has changed for replies that wait. A worker
+    /// calls this before it looks, so that it misses no change.
+    pub fn await_change(&self) {
+        self.is_awaited.store(true, Release);
+        fence(SeqCst);
+    }
+
+    /// Whether workers must be woken, because something has changed for replies that wait.
+    pub fn has_awaiting(&self) -> bool {
+        fence(SeqCst);
+        self.is_awaited.load(Acquire) && self.is_awaited.swap(false, AcqRel)
     }
 
     /// Begins a connection to a primary. Returns the words that introduce it, if this node has a
@@ -129,10 +260,13 @@ impl Seat {
                 .and_then(|n| u64::try_from(n).ok())
         };
         let (epoch, sent) = (number(2)?, number(3)?);
+        // Earlier releases send no word and know no `sync`.
+        let is_sync = args.get(4) == Some(Strength::Sync.word().as_bytes());
+        self.acknowledges.store(is_sync, Relaxed);
         let mut place = self.place();
         let member = &mut place.as_mut()?.member;
         let own = self.link.load(Relaxed);
-        if (4..args.len().min(4 + LINKS_MAX)).any(|at| number(at) == Some(own)) {
+        if (4..args.len().min(5 + LINKS_MAX)).any(|at| number(at) == Some(own)) {
             member.caught_up(epoch);
         }
         let ask = Ask {
@@ -162,12 +296,13 @@ impl Seat {
 }
 
 /// Returns the request to replicas as bytes of the feed.
-pub fn ask(epoch: u64, sent: Instant, links: &[u64]) -> Vec<u8> {
+pub fn ask(epoch: u64, sent: Instant, strength: Strength, links: &[u64]) -> Vec<u8> {
     let mut words = vec![
         "REPLCONF".to_owned(),
         "CLUSTER-ASK".to_owned(),
         epoch.to_string(),
         sent.0.to_string(),
+        strength.word().to_owned(),
     ];
     words.extend(links.iter().map(u64::to_string));
     let mut bytes = Vec::new();
@@ -204,11 +339,7 @@ mod tests {
         let timing = Timing::new(2_000, 100).expect("it covers the drift");
         let id = numbers.of(name(me));
         let member = Member::new(id, timing, start, record, Revision(8), Instant(1));
-        let place = Place {
-            shard: name("f"),
-            member,
-            numbers,
-        };
+        let place = Place::new(name("f"), member, numbers);
         let seat = Seat::default();
         *seat.place() = Some(place);
         seat
@@ -224,7 +355,7 @@ mod tests {
     #[test]
     fn a_replica_promises_to_the_primary_of_its_term_only() {
         let seat = seat("b");
-        let request = |epoch| ask(epoch, Instant(55), &[9]);
+        let request = |epoch| ask(epoch, Instant(55), Strength::Async, &[9]);
         // A campaign of an earlier process is in doubt until it is void.
         assert_eq!(answer(&seat, &request(4), 10), None);
         let withdrawal = seat

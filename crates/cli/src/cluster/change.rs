@@ -2,13 +2,14 @@
 
 use super::{Access, read};
 use anyhow::{Result, anyhow, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use cluster::Name;
 use membership::directory::{Directory, initial};
 use membership::etcd::Etcd;
 use membership::kv::{Guard, Kv, Write};
 use membership::records::{
-    CONFIG, Config, FAILOVERS, LEASE_MS_DEFAULT, MAP, NODES, SHARDS, encode_failover,
+    CONFIG, Config, FAILOVERS, LEASE_MS_DEFAULT, MAP, NODES, SHARDS, SYNC_TIMEOUT_MS_DEFAULT,
+    Strength, encode_failover,
 };
 use server::replication::primary::new_id;
 use std::time::{Duration, Instant};
@@ -31,6 +32,14 @@ pub struct Init {
     /// long
     #[arg(long, value_name = "MS", default_value_t = LEASE_MS_DEFAULT)]
     lease_ms: u64,
+    /// When a primary replies to a write: at once (async), or when all replicas that may replace
+    /// it have the write (sync)
+    #[arg(long, value_name = "WORD", default_value = "async")]
+    strength: Word,
+    /// With sync, time in milliseconds after which a replica that does not answer leaves the
+    /// in-sync set
+    #[arg(long, value_name = "MS", default_value_t = SYNC_TIMEOUT_MS_DEFAULT)]
+    sync_timeout_ms: u64,
     /// Show what would be written
     #[arg(long)]
     dry_run: bool,
@@ -48,6 +57,8 @@ impl Init {
             shards: self.shards,
             replicas: self.replicas,
             lease_ms: self.lease_ms,
+            strength: self.strength.into(),
+            sync_timeout_ms: self.sync_timeout_ms,
         };
         config.check().map_err(|refusal| anyhow!("{refusal}"))?;
         let shards: Vec<Name> = (0..self.shards).map(|_| name()).collect::<Result<_>>()?;
@@ -79,6 +90,72 @@ impl Init {
                 self.shards,
                 self.replicas,
                 self.shards * (1 + self.replicas)
+            );
+            Ok(())
+        })
+    }
+}
+
+/// A strength as a word of the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum Word {
+    /// Replies do not wait for replicas.
+    Async,
+    /// Replies to writes wait for all replicas that may replace the primary.
+    Sync,
+}
+
+impl From<Word> for Strength {
+    fn from(word: Word) -> Strength {
+        match word {
+            Word::Async => Strength::Async,
+            Word::Sync => Strength::Sync,
+        }
+    }
+}
+
+/// Arguments of `mayfly cluster set`.
+#[derive(Args)]
+pub struct Set {
+    #[command(flatten)]
+    access: Access,
+    /// When a primary replies to a write: at once (async), or when all replicas that may replace
+    /// it have the write (sync)
+    #[arg(long, value_name = "WORD")]
+    strength: Option<Word>,
+    /// With sync, time in milliseconds after which a replica that does not answer leaves the
+    /// in-sync set
+    #[arg(long, value_name = "MS")]
+    sync_timeout_ms: Option<u64>,
+    /// Show what would be written
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Set {
+    pub(super) fn run(&self) -> Result<()> {
+        if self.strength.is_none() && self.sync_timeout_ms.is_none() {
+            bail!("expected --strength or --sync-timeout-ms");
+        }
+        self.access.with(async |etcd, directory| {
+            let mut config = directory
+                .config()
+                .cloned()
+                .ok_or_else(|| self.access.absent())?;
+            config.strength = self.strength.map_or(config.strength, Into::into);
+            config.sync_timeout_ms = self.sync_timeout_ms.unwrap_or(config.sync_timeout_ms);
+            config.check().map_err(|refusal| anyhow!("{refusal}"))?;
+            let value = config.encode();
+            if self.dry_run {
+                println!("{CONFIG} {value}");
+                return Ok(());
+            }
+            let guards = vec![Guard::Revision(CONFIG.into(), directory.config_revision())];
+            commit(etcd, guards, vec![Write::Put(CONFIG.into(), value, None)]).await?;
+            println!(
+                "strength {}, sync timeout {} ms: each node follows this as it reads the record, and shows it in CLUSTER INFO",
+                config.strength.word(),
+                config.sync_timeout_ms
             );
             Ok(())
         })
@@ -250,6 +327,8 @@ mod tests {
             shards: 1,
             replicas: 1,
             lease_ms: LEASE_MS_DEFAULT,
+            strength: Strength::Async,
+            sync_timeout_ms: SYNC_TIMEOUT_MS_DEFAULT,
         };
         let shard = Shard {
             epoch: 1,

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use membership::directory::{Directory, initial};
 use membership::kv::{Guard, Kv, Write};
-use membership::records::{CONFIG, Config, LEASE_MS_DEFAULT};
+use membership::records::{CONFIG, Config, LEASE_MS_DEFAULT, SYNC_TIMEOUT_MS_DEFAULT};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::{self, File};
@@ -40,6 +40,10 @@ pub struct Arguments {
     /// Lease time of primaries in milliseconds
     #[arg(long, value_name = "MS", default_value_t = LEASE_MS_DEFAULT)]
     lease_ms: u64,
+    /// When a primary replies to a write: at once (async), or when all replicas that may replace
+    /// it have the write (sync)
+    #[arg(long, value_name = "WORD", default_value = "async")]
+    strength: super::change::Word,
 }
 
 /// Processes, which end when this is dropped: nodes first, and etcd last.
@@ -88,6 +92,8 @@ impl Arguments {
             shards: self.nodes,
             replicas: self.replicas,
             lease_ms: self.lease_ms,
+            strength: self.strength.into(),
+            sync_timeout_ms: SYNC_TIMEOUT_MS_DEFAULT,
         };
         config.check().map_err(|refusal| anyhow!("{refusal}"))?;
         let ports = self.ports()?;

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use cluster::{Name, SLOTS};
 use membership::directory::Directory;
-use membership::records::Shard;
+use membership::records::{Shard, Strength};
 use serde_json::{Value, json};
 
 /// Number of digits of a name that are shown.
@@ -87,7 +87,15 @@ fn role(shard: &Shard, id: Name) -> &'static str {
 }
 
 fn as_text(directory: &Directory) -> String {
-    let mut text = String::new();
+    let mut text = directory
+        .config()
+        .map_or_else(String::new, |config| match config.strength {
+            Strength::Async => "strength async\n".to_owned(),
+            Strength::Sync => format!(
+                "strength sync, sync timeout {} ms\n",
+                config.sync_timeout_ms
+            ),
+        });
     for (id, (shard, _)) in directory.shards() {
         let (count, ranges) = slots(directory, *id);
         let ranges = if ranges.is_empty() {
@@ -157,6 +165,8 @@ fn as_json(directory: &Directory) -> Value {
     json!({
         "cluster": config.map(|config| config.cluster.as_str()),
         "lease_ms": config.map(|config| config.lease_ms),
+        "strength": config.map(|config| config.strength.word()),
+        "sync_timeout_ms": config.map(|config| config.sync_timeout_ms),
         "replicas": config.map(|config| config.replicas),
         "revision": directory.revision(),
         "shards": shards,
@@ -244,6 +254,8 @@ mod tests {
             shards: 2,
             replicas: 1,
             lease_ms: 2_000,
+            strength: Strength::Async,
+            sync_timeout_ms: 1_000,
         };
         let mut records = initial(&config, &[id(1), id(2)]);
         let shard = Shard {

@@ -156,7 +156,9 @@ fn ended(name: &str) -> &'static str {
 mod tests {
     use super::*;
     use membership::kv::{Entry, Event};
-    use membership::records::{CONFIG, Config, LEASE_MS_DEFAULT, MAP, SHARDS, Shard, encode_map};
+    use membership::records::{
+        CONFIG, Config, LEASE_MS_DEFAULT, MAP, SHARDS, Shard, Strength, encode_map,
+    };
 
     fn id(digit: &str) -> Name {
         Name::parse(digit.repeat(40).as_bytes()).expect("40 digits")
@@ -169,6 +171,8 @@ mod tests {
             shards: 1,
             replicas: 1,
             lease_ms: LEASE_MS_DEFAULT,
+            strength: Strength::Async,
+            sync_timeout_ms: 1_000,
         };
         let mut directory = Directory::default();
         let mut revision = 0;

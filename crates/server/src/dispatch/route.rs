@@ -11,7 +11,7 @@ use crate::routing::{self, How, Refusal, Routes, Standing};
 use crate::state::Server;
 use ::cluster::Instant;
 use session::session::Session;
-use session::spec::Keys;
+use session::spec::{Keys, flag};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::memcached::Request;
@@ -30,6 +30,8 @@ pub(super) struct Router {
     /// Latest end of the fence under which a command of the current connection was executed; `None`
     /// if none was.
     served_until: Option<Instant>,
+    /// Whether a command of the current connection was executed that uses keys without naming them.
+    uses_keys: bool,
 }
 
 impl Router {
@@ -40,6 +42,7 @@ impl Router {
             now: routing::now(&server.clock),
             is_fresh: None,
             served_until: None,
+            uses_keys: false,
         }
     }
 
@@ -144,6 +147,8 @@ impl Router {
             _ => found.add_call(chosen, args)?,
         }
         let Some(slot) = found.slot() else {
+            let uses = flag::WRITE | flag::MAY_WRITE | flag::READONLY;
+            self.uses_keys |= chosen.flags() & uses != 0;
             return Ok(());
         };
         let how = route::how(table, chosen, queued, &session.info);
@@ -159,7 +164,11 @@ impl Router {
         (request, keys, input): (&Request, &[Span], &[u8]),
         out: &mut Output,
     ) -> Option<Progress> {
-        if !self.is_routed || request.key_count == 0 {
+        if !self.is_routed {
+            return None;
+        }
+        if request.key_count == 0 {
+            self.uses_keys = true;
             return None;
         }
         self.refresh(server);
@@ -221,6 +230,18 @@ impl Executor<'_> {
     /// Begins to serve a connection.
     pub fn begin_connection(&mut self) {
         self.router.served_until = None;
+        self.router.uses_keys = false;
+    }
+
+    /// Whether this node has executed a command of the connection that was served as the primary.
+    pub fn has_served(&self) -> bool {
+        self.router.served_until.is_some()
+    }
+
+    /// Whether a command of the connection that was served may have changed or read keys of this
+    /// primary.
+    pub fn has_used_keys(&self) -> bool {
+        self.router.served_until.is_some() || self.router.uses_keys
     }
 
     /// Whether the replies to the connection that was served must not be sent: a command was

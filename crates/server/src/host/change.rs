@@ -99,7 +99,8 @@ impl<K: Kv> Host<K> {
     fn continue_change(&mut self, mut change: Change, now: Instant) {
         let mut actions = Vec::new();
         let is_over = {
-            let mut place = self.server.cluster.seat.place();
+            let seat = &self.server.cluster.seat;
+            let mut place = seat.place();
             let Some(place) = place.as_mut() else {
                 return;
             };
@@ -107,9 +108,13 @@ impl<K: Kv> Host<K> {
                 && !change.is_sent
                 && !self.server.workers.long.is_running()
             {
-                let to = place.numbers.of(change.to);
-                place.member.wrote(self.server.feed.end());
-                actions = place.member.hand_over(to, now);
+                let (to, end) = (place.numbers.of(change.to), self.server.feed.end());
+                // Afterwards, replies that still wait are given up.
+                let waits = seat.is_sync() && place.confirm(end).position < end;
+                place.member.wrote(end);
+                if !waits {
+                    actions = place.member.hand_over(to, now);
+                }
                 change.is_sent = has_transaction(&actions);
             }
             // Once it was sent, the outcome is known before anything is served.

@@ -4,14 +4,18 @@
 use super::Host;
 use crate::seat::{self, Place};
 use crate::state::Server;
-use ::cluster::{Instant, Name, NodeId};
+use ::cluster::{Action, Instant, Name, NodeId};
 use durability::replication::{Phase, ReplicaState};
 use membership::kv::Kv;
-use std::collections::{BTreeMap, BTreeSet};
+use membership::records::Strength;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Number of lease times after which an in-sync replica that is absent leaves the set.
 const ABSENT_LEASES: u64 = 5;
+
+/// Maximum number of requests whose acknowledgement is awaited.
+const REQUESTS_MAX: usize = 16;
 
 /// State of a primary.
 #[derive(Debug, Default)]
@@ -26,6 +30,17 @@ pub(super) struct Lead {
     /// says so. A replica enters the in-sync set when it has received that: it could not replace
     /// this primary before.
     named: BTreeMap<u64, u64>,
+    /// End of the feed at the last request.
+    asked_end: u64,
+    /// Last requests that not all in-sync replicas have acknowledged, each with the end of the feed
+    /// after it and its instant.
+    requests: VecDeque<(u64, Instant)>,
+    /// Last request that all in-sync replicas have acknowledged.
+    covered: (u64, Instant),
+    /// Last known position of each replica, also after its connection has ended.
+    positions: BTreeMap<NodeId, u64>,
+    /// Replicas for which acknowledgements wait because they are about to enter, and since when.
+    joining: BTreeMap<NodeId, Instant>,
 }
 
 /// A replica that follows.
@@ -50,6 +65,7 @@ impl<K: Kv> Host<K> {
             let mut place = self.server.cluster.seat.place();
             let Some(place) = place.as_mut().filter(|place| place.member.is_primary()) else {
                 self.lead = Lead::default();
+                self.server.cluster.seat.covered(None);
                 return;
             };
             let followers = followers(place, &replicas, Duration::from_millis(absence_ms));
@@ -63,41 +79,35 @@ impl<K: Kv> Host<K> {
             }
             self.lead.connected = connected;
             let in_sync = place.member.record().value.in_sync.clone();
-            let answers: BTreeSet<NodeId> = followers
-                .iter()
-                .filter(|one| one.answers)
-                .map(|one| one.id)
-                .collect();
-            self.lead
-                .absent
-                .retain(|id, _| in_sync.contains(id) && !answers.contains(id));
-            for id in in_sync.difference(&answers) {
-                let since = *self.lead.absent.entry(*id).or_insert(now);
-                if now >= since.after(absence_ms) {
-                    actions.extend(place.member.leave(*id, now));
-                }
+            if self.lead.covered.1 == Instant::default() {
+                self.lead.covered = (self.server.feed.end(), now);
             }
-            let named = &mut self.lead.named;
-            named.retain(|link, _| followers.iter().any(|one| one.link == *link));
-            let mut is_new = false;
-            for follower in &followers {
-                if !follower.answers || !place.member.has_caught_up(follower.id) {
-                    continue;
-                }
-                match named.get(&follower.link) {
-                    Some(position) if follower.acked >= *position => {
-                        actions.extend(place.member.enter(follower.id, now));
-                    }
-                    Some(_) => {}
-                    None => is_new = true,
-                }
+            self.lead.note_positions(&followers, &in_sync);
+            let least = in_sync.iter().map(|id| self.lead.position(*id)).min();
+            let at = self.lead.covered.1;
+            self.server
+                .cluster
+                .seat
+                .covered(least.map(|least| (least, at)));
+            actions.extend(self.lead.remove_absent(place, &followers, absence_ms, now));
+            if config.strength == Strength::Sync {
+                let timeout_ms = config.sync_timeout_ms;
+                self.lead.join(place, &followers, timeout_ms, now);
             }
+            let (entries, is_new) = self.lead.enter(place, &followers, now);
+            actions.extend(entries);
             let due = self.lead.asked_at.map(|at| at.after(beat_ms));
             let is_due = is_new || due.is_none_or(|due| now >= due);
             if is_due && self.change.is_none() {
                 self.lead.asked_at = Some(now);
-                for link in ask(&self.server, place, &followers, now) {
-                    let end = self.server.feed.end();
+                let links = ask(&self.server, place, &followers, config.strength, now);
+                let end = self.server.feed.end();
+                self.lead.asked_end = end;
+                self.lead.requests.push_back((end, now));
+                if self.lead.requests.len() > REQUESTS_MAX {
+                    self.lead.requests.pop_front();
+                }
+                for link in links {
                     self.lead.named.entry(link).or_insert(end);
                 }
             }
@@ -111,16 +121,116 @@ impl<K: Kv> Host<K> {
     }
 }
 
+impl Lead {
+    /// Removes in-sync replicas that have been absent for `absence_ms`.
+    fn remove_absent(
+        &mut self,
+        place: &mut Place,
+        followers: &[Follower],
+        absence_ms: u64,
+        now: Instant,
+    ) -> Vec<Action> {
+        let in_sync = place.member.record().value.in_sync.clone();
+        let answering = followers.iter().filter(|one| one.answers);
+        let answers: BTreeSet<NodeId> = answering.map(|one| one.id).collect();
+        self.absent
+            .retain(|id, _| in_sync.contains(id) && !answers.contains(id));
+        let mut actions = Vec::new();
+        for id in in_sync.difference(&answers) {
+            let since = *self.absent.entry(*id).or_insert(now);
+            if now >= since.after(absence_ms) {
+                actions.extend(place.member.leave(*id, now));
+            }
+        }
+        actions
+    }
+
+    /// Adds replicas that have caught up, and that have received this, to the in-sync set. Returns
+    /// also whether others have caught up, which must receive it.
+    fn enter(
+        &mut self,
+        place: &mut Place,
+        followers: &[Follower],
+        now: Instant,
+    ) -> (Vec<Action>, bool) {
+        self.named
+            .retain(|link, _| followers.iter().any(|one| one.link == *link));
+        let (mut actions, mut is_new) = (Vec::new(), false);
+        for follower in followers {
+            if !follower.answers || !place.member.has_caught_up(follower.id) {
+                continue;
+            }
+            match self.named.get(&follower.link) {
+                Some(position) if follower.acked >= *position => {
+                    actions.extend(place.member.enter(follower.id, now));
+                }
+                Some(_) => {}
+                None => is_new = true,
+            }
+        }
+        (actions, is_new)
+    }
+
+    /// Takes the positions of replicas, and removes the requests that all in-sync ones have
+    /// acknowledged.
+    fn note_positions(&mut self, followers: &[Follower], in_sync: &BTreeSet<NodeId>) {
+        for follower in followers {
+            self.positions.insert(follower.id, follower.acked);
+        }
+        let least = in_sync.iter().map(|id| self.position(*id)).min();
+        while let (Some(&(end, at)), Some(least)) = (self.requests.front(), least)
+            && end <= least
+        {
+            self.covered = (end, at);
+            self.requests.pop_front();
+        }
+    }
+
+    /// Last known position of a replica. One that has not connected in this term has at least what
+    /// precedes its first request.
+    fn position(&self, replica: NodeId) -> u64 {
+        let known = self.positions.get(&replica).copied();
+        known.unwrap_or(self.covered.0)
+    }
+
+    /// Makes acknowledgements wait for replicas that have caught up with the last request, until
+    /// they have entered or have not answered for `timeout_ms`.
+    fn join(&mut self, place: &mut Place, followers: &[Follower], timeout_ms: u64, now: Instant) {
+        let in_sync = &place.member.record().value.in_sync;
+        let may_enter = |one: &&Follower| {
+            let is_near = one.answers && one.acked >= self.asked_end;
+            is_near && !in_sync.contains(&one.id)
+        };
+        let near: BTreeSet<NodeId> = followers.iter().filter(may_enter).map(|f| f.id).collect();
+        for id in self.joining.keys().filter(|id| !near.contains(id)) {
+            place.member.join(*id, false);
+        }
+        self.joining.retain(|id, _| near.contains(id));
+        for id in near {
+            let since = *self.joining.entry(id).or_insert(now);
+            place.member.join(id, now < since.after(timeout_ms));
+        }
+    }
+}
+
 /// Requests promises and acknowledgements from all replicas. From now on, a replica that has
 /// acknowledged the feed up to here has caught up. Returns the connections of those that have
 /// caught up until now.
-fn ask(server: &Server, place: &mut Place, followers: &[Follower], now: Instant) -> Vec<u64> {
+fn ask(
+    server: &Server,
+    place: &mut Place,
+    followers: &[Follower],
+    strength: Strength,
+    now: Instant,
+) -> Vec<u64> {
     let epoch = place.member.record().value.epoch;
     let is_complete = |one: &&Follower| place.member.has_caught_up(one.id);
     let links = followers.iter().filter(is_complete).map(|one| one.link);
     let links: Vec<u64> = links.take(seat::LINKS_MAX).collect();
     if server.replication.has_replicas() && !server.replication.is_replica() {
-        server.feed.append_raw(&seat::ask(epoch, now, &links));
+        server
+            .feed
+            .append_raw(&seat::ask(epoch, now, strength, &links));
         server.workers.wake_all();
     }
     place.member.wrote(server.feed.end());

@@ -31,6 +31,8 @@ pub(super) struct Roles {
     pub(super) is_stale: bool,
     /// Instant since which a restarted primary waits for a term.
     pub(super) waits_since: Instant,
+    /// Whether the log says that this primary waits for a replica with all writes.
+    pub(super) has_warned: bool,
     /// Whether this process has served as the primary and is no replica since.
     was_primary: bool,
     /// Address and term of the primary that is followed.
@@ -109,6 +111,7 @@ impl<K: Kv> Host<K> {
         if !is_primary {
             self.roles.waits_since = now;
         }
+        self.roles.has_warned &= is_primary && !leads;
         match until.filter(|_| is_primary && leads) {
             Some(until) => self.serve(until, epoch),
             None => self.serve_nothing(),

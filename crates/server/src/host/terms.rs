@@ -4,7 +4,7 @@ use super::{Host, Message};
 use crate::seat::{Numbers, Place};
 use ::cluster::{Action, Instant, Member, Name, Record, Revision, Start, Transaction, Versioned};
 use membership::kv::{Entry, Event, Failure, Guard, Kv, Write};
-use membership::records::{BEATS, SHARDS, Shard};
+use membership::records::{BEATS, SHARDS, Shard, Strength};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -48,11 +48,7 @@ impl<K: Kv> Host<K> {
         let member = Member::new(id, timing, start, record, beat, now);
         self.roles.shard = Some(shard);
         self.roles.waits_since = now;
-        let place = Place {
-            shard,
-            member,
-            numbers,
-        };
+        let place = Place::new(shard, member, numbers);
         if self.server.cluster.seat.take(place) {
             self.server.replication.must_reconnect.store(true, Relaxed);
         }
@@ -111,6 +107,11 @@ impl<K: Kv> Host<K> {
 
     /// Sends the transactions that are due.
     pub(super) fn tick(&mut self, now: Instant) {
+        let silence_ms = self.silence_ms();
+        let strength = self
+            .directory
+            .config()
+            .map_or(Strength::Sync, |config| config.strength);
         let mut place = self.server.cluster.seat.place();
         let Some(seated) = place.as_mut() else {
             return;
@@ -121,15 +122,26 @@ impl<K: Kv> Host<K> {
             false => Instant(now.0.saturating_sub(RANK_MS * self.rank(seated))),
         };
         let mut actions = seated.member.tick(early);
-        let waits = now >= self.roles.waits_since.after(SILENCES * self.silence_ms());
+        let waits = now >= self.roles.waits_since.after(SILENCES * silence_ms);
         if seated.member.is_primary() && !seated.member.leads() && waits {
-            let accepted = seated.member.accept_loss(now);
-            if !accepted.is_empty() {
-                log::warn!(
-                    "cluster: no in-sync replica has replaced this node, which begins a term with the keys that it has"
-                );
+            match strength {
+                Strength::Sync if !self.roles.has_warned => {
+                    self.roles.has_warned = true;
+                    log::error!(
+                        "cluster: this primary has restarted and waits for a replica that has all acknowledged writes; if none comes back, 'mayfly cluster set --strength async' lets it begin a term with the keys that it has"
+                    );
+                }
+                Strength::Sync => {}
+                Strength::Async => {
+                    let accepted = seated.member.accept_loss(now);
+                    if !accepted.is_empty() {
+                        log::warn!(
+                            "cluster: no in-sync replica has replaced this node, which begins a term with the keys that it has"
+                        );
+                    }
+                    actions.extend(accepted);
+                }
             }
-            actions.extend(accepted);
         }
         drop(place);
         self.send(actions);

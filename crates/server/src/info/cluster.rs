@@ -3,7 +3,7 @@
 use super::report::Report;
 use super::row::Export::No;
 use super::row::Exporter::{Lacks, Same};
-use super::row::Reason::Repeats;
+use super::row::Reason::{Repeats, Text};
 use super::row::Value::{self, State};
 use super::row::{Row, counter, gauge, row};
 use crate::cluster::is_ok;
@@ -29,6 +29,10 @@ pub(super) const CLUSTER: &[Row] = &[
     row("refused_records", |info| of_node(info, |cluster| cluster.seat.refused_records.load(Relaxed)), counter("cluster_refused_records", "Number of records in etcd that could not be used.", Lacks)),
     row("lost_writes", |info| of_node(info, |cluster| cluster.seat.lost_writes.load(Relaxed)), counter("cluster_lost_writes", "Number of commands of this node, when it was primary, that its successor does not have.", Lacks)),
     row("fence_left_ms", fence_left, gauge("cluster_fence_left_seconds", "Time for which the node may serve as primary if nothing extends it; 0 on replicas.", Lacks).times(1e-3)),
+    row("strength", |info| of_node(info, |cluster| cluster.seat.strength().word()), No(Text)),
+    row("failover_loss_bytes", |info| loss(info).map(|loss| loss.0).into(), gauge("cluster_failover_loss_bytes", "Bytes of the feed that a failover would lose now at most, because an in-sync replica has not acknowledged them; absent if no replica may be promoted.", Lacks)),
+    row("failover_loss_ms", |info| loss(info).map(|loss| loss.1).into(), gauge("cluster_failover_loss_seconds", "Time of the writes that a failover would lose now at most; absent if no replica may be promoted.", Lacks).times(1e-3)),
+    row("unconfirmed_replies", |info| of_node(info, |cluster| cluster.seat.unconfirmed.load(Relaxed)), counter("cluster_unconfirmed_replies", "Number of connections that got an error in place of replies, because not all replicas that may be promoted have confirmed their writes.", Lacks)),
     row("cluster_moved_replies", |info| of_node(info, |cluster| cluster.counts.moved.load(Relaxed)), counter("cluster_moved_replies", "Number of commands answered with MOVED, in a cluster of several servers.", Lacks)),
     row("cluster_crossslot_replies", |info| of_node(info, |cluster| cluster.counts.cross_slot.load(Relaxed)), counter("cluster_crossslot_replies", "Number of commands answered with CROSSSLOT, in a cluster of several servers.", Lacks)),
     row("cluster_tryagain_replies", |info| of_node(info, |cluster| cluster.counts.try_again.load(Relaxed)), counter("cluster_tryagain_replies", "Number of commands answered with TRYAGAIN, in a cluster of several servers.", Lacks)),
@@ -41,6 +45,12 @@ pub(super) const CLUSTER: &[Row] = &[
     row("cluster_link_received_messages", |info| of_node(info, |cluster| cluster.outbox.received.load(Relaxed)), counter("cluster_link_received_messages", "Number of messages received from other nodes.", Lacks)),
     row("cluster_link_dropped_messages", |info| of_node(info, |cluster| cluster.outbox.dropped.load(Relaxed)), counter("cluster_link_dropped_messages", "Number of messages that were not sent to a node, because its link was too slow or failed.", Lacks)),
 ];
+
+fn loss(info: &Report<'_>) -> Option<(u64, u64)> {
+    let server = info.server;
+    let now = routing::now(&server.clock);
+    server.cluster.seat.loss(server.feed.end(), now)
+}
 
 /// Returns a value of a node of a cluster of several, and none for other servers.
 fn of_node<T: Into<Value>>(info: &Report<'_>, value: impl Fn(&Routing) -> T) -> Value {

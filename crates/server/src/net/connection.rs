@@ -15,7 +15,7 @@ mod memory;
 mod replica;
 mod replies;
 mod resp;
-mod sync;
+pub(crate) mod sync;
 
 use self::aside::Aside;
 use self::dialect::Dialect;
@@ -238,6 +238,7 @@ impl Connection {
         }
         executor.begin_turn();
         executor.begin_connection();
+        let is_whole = self.pending_bytes() == 0;
         let mut output = if self.replies.output.is_empty() {
             std::mem::take(&mut scratch.output)
         } else {
@@ -253,12 +254,7 @@ impl Connection {
             next = Next::Close;
         }
         self.note_held(next == Next::Held, executor);
-        self.hold_replies(
-            &executor.server().persistence.aof,
-            &executor.server().feed,
-            position,
-            next,
-        );
+        next = self.hold_replies(executor, position, (&output, is_whole), next);
         let next = self.send(output, scratch, next);
         self.update_info(executor, scratch);
         next

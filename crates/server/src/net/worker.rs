@@ -17,11 +17,11 @@ mod waits;
 
 use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
+use crate::net::connection::sync::{Progress, Verdict};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::saving::work as saving;
 use crate::state::Server;
-use durability::aof::AppendOnly;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token, Waker};
 use session::clock::Moment;
@@ -77,7 +77,7 @@ pub struct Worker {
     retry_count: usize,
     /// Ticket of a delayed `flush_all` that waits for a long command.
     flush_ticket: Option<u64>,
-    /// Connections whose replies are held for the append-only file.
+    /// Connections whose replies are held for the append-only file or for replicas.
     syncing: Vec<(usize, u64)>,
     /// Connections of replicas.
     replicas: Vec<(usize, u64)>,
@@ -248,7 +248,7 @@ impl Worker {
         let inbox = &workers.inboxes[self.index];
         let has_retry = self.retry_count > 0 || workers.long.has_retry(self.index);
         if has_retry
-            || self.has_synced(&files.aof)
+            || self.has_synced(server)
             || self.has_feed
             || self.is_busy
             || inbox.is_filled()
@@ -493,36 +493,42 @@ impl Worker {
 
     /// Whether the replies of a connection need not be held any longer. If there are connections
     /// whose replies are held, requests to be woken.
-    fn has_synced(&self, aof: &AppendOnly) -> bool {
+    fn has_synced(&self, server: &Server) -> bool {
         if self.syncing.is_empty() {
             return false;
         }
-        // The request comes before the comparison, so that no synchronization is missed.
-        aof.wait();
-        let is_synced = |(index, id): &(usize, u64)| {
+        // The requests come before the comparison, so that no change is missed.
+        server.persistence.aof.wait();
+        server.cluster.seat.await_change();
+        let progress = Progress::of(server);
+        let is_over = |(index, id): &(usize, u64)| {
             let connection = self.connections.get(*index).and_then(Option::as_ref);
-            connection.is_none_or(|c| c.session.info.id != *id || c.is_synced(aof))
+            connection
+                .is_none_or(|c| c.session.info.id != *id || c.verdict(&progress) != Verdict::Waits)
         };
-        self.syncing.iter().any(is_synced)
+        self.syncing.iter().any(is_over)
     }
 
-    /// Sends the replies that were held for the append-only file, and serves their connections
-    /// again.
+    /// Sends the replies that need not be held any longer, and serves their connections again.
     fn release_synced(&mut self, executor: &mut Executor<'_>) {
         if self.syncing.is_empty() {
             return;
         }
         let server = executor.server();
+        let progress = Progress::of(server);
         for (index, id) in std::mem::take(&mut self.syncing) {
             let connection = self.connections.get_mut(index).and_then(Option::as_mut);
             let Some(connection) = connection.filter(|c| c.session.info.id == id) else {
                 continue;
             };
-            if !connection.is_synced(&server.persistence.aof) {
-                self.syncing.push((index, id));
-                continue;
-            }
-            let next = connection.release_replies(&mut self.scratch);
+            let next = match connection.verdict(&progress) {
+                Verdict::Waits => {
+                    self.syncing.push((index, id));
+                    continue;
+                }
+                Verdict::Over => connection.release_replies(&mut self.scratch),
+                Verdict::GivenUp => connection.give_up_replies(server, &mut self.scratch),
+            };
             let next = match next {
                 Next::Wait if !connection.session.is_blocked() => Next::Again,
                 next => next,

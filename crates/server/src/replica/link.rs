@@ -410,7 +410,9 @@ impl<'s> Link<'s> {
             replication.state().stream_db = applier.db();
             server.workers.wake_all();
         }
-        result
+        // The primary's clients wait for this replica.
+        let acknowledges = applied && server.cluster.seat.acknowledges.load(Relaxed);
+        result.map(|is_requested| is_requested || acknowledges)
     }
 
     /// Executes commands and keeps the bytes after the last complete one. Returns whether there was

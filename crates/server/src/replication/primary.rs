@@ -285,6 +285,8 @@ pub fn follow(replication: &Replication, client: u64) {
 
 /// Records the position that a replica has acknowledged.
 pub fn acknowledge(server: &Server, client: u64, position: u64, in_file: Option<u64>) {
+    let seat = &server.cluster.seat;
+    let mut member = None;
     {
         let mut state = server.replication.state();
         let Some(replica) = state.replicas.get_mut(&client) else {
@@ -294,6 +296,16 @@ pub fn acknowledge(server: &Server, client: u64, position: u64, in_file: Option<
         replica.unread = None;
         replica.acked_file = in_file.unwrap_or(replica.acked_file);
         replica.acked_at = Instant::now();
+        let is_member = matches!(replica.phase, Phase::Follows) && replica.link > 0;
+        if seat.is_sync() && is_member {
+            member.clone_from(&replica.node_id);
+        }
+    }
+    if let Some(member) = member {
+        seat.received(&member, position, server.feed.end());
+        if seat.has_awaiting() {
+            server.workers.wake_others();
+        }
     }
     check_waits(server, server.clock.moment());
 }

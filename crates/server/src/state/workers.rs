@@ -26,6 +26,16 @@ impl Workers {
         }
     }
 
+    /// Wakes all workers except the one that this thread is.
+    pub fn wake_others(&self) {
+        let own = session::inbox::current();
+        for (worker, inbox) in self.inboxes.iter().enumerate() {
+            if worker != own {
+                inbox.wake();
+            }
+        }
+    }
+
     /// Requests the worker of a client to disconnect it. From now on the client is not served.
     /// Returns false if that was already requested.
     pub fn disconnect(&self, info: &ClientInfo) -> bool {

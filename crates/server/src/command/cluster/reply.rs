@@ -172,7 +172,11 @@ pub(super) fn info(ctx: &mut Ctx<'_, '_>, view: &View) {
         ("stats_messages_received", received.to_string()),
     ];
     let lines = lines.map(|(name, value)| format!("cluster_{name}:{value}\r\n"));
-    let text = lines.concat() + "total_cluster_links_buffer_limit_exceeded:0\r\n";
+    let mut text = lines.concat() + "total_cluster_links_buffer_limit_exceeded:0\r\n";
+    if ctx.server.cluster.is_routed() {
+        let strength = ctx.server.cluster.seat.strength().word();
+        text += &format!("cluster_strength:{strength}\r\n");
+    }
     ctx.reply.verbatim("txt", text.as_bytes());
 }
 

@@ -2,7 +2,6 @@
 //! does not accept.
 
 use super::backlog::{Backlog, Sent};
-use super::sync::SyncWait;
 use super::{BACKPRESSURE_BYTES, Connection, Next, SENT_PER_TURN, Scratch};
 use crate::dispatch::Executor;
 use session::clock::Moment;
@@ -199,13 +198,7 @@ impl Connection {
         let server = executor.server();
         self.bound_output(&server.config);
         self.absorb_backlog();
-        let end = server.feed.end();
-        if server.persistence.aof.holds_replies() && end > server.persistence.aof.synced() {
-            self.sync = match self.sync {
-                SyncWait::Listed(_) => SyncWait::Listed(end),
-                SyncWait::None | SyncWait::Held(_) => SyncWait::Held(end),
-            };
-        }
+        self.hold_answer(server, &reply);
         let is_free = self.replies.output.is_empty() && !self.replies.output.is_cut_off();
         if is_free && waiter.is_none() && self.session.reply_mode == ReplyMode::On {
             // The reply of a long command is moved, not copied, because it may be large.

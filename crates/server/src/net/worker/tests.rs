@@ -325,6 +325,7 @@ fn a_subscriber_that_reads_late_receives_everything_in_order() {
 }
 
 mod blocking;
+mod confirmed;
 mod durable;
 mod long;
 mod memory;

@@ -8,7 +8,7 @@ use ::cluster::{Instant as Fence, Owned};
 const MOVED: &str = "-MOVED 3300 10.0.0.1:7002\r\n";
 const ALL_ELSEWHERE: [Owned; 1] = [(0..=16_383, 1)];
 
-fn routed(settings: &[(&str, &str)]) -> (Arc<Server>, Listeners) {
+pub(super) fn routed(settings: &[(&str, &str)]) -> (Arc<Server>, Listeners) {
     let all: Vec<_> = settings
         .iter()
         .chain(&[("cluster-enabled", "yes")])
