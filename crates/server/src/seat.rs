@@ -279,6 +279,14 @@ impl Seat {
         Some([promise.epoch.to_string(), promise.asked.0.to_string()])
     }
 
+    /// Registers that this node discards its keys for a snapshot of the primary. Returns false if
+    /// it must keep them, see [`Member::discard`].
+    #[must_use]
+    pub fn discard(&self) -> bool {
+        let mut place = self.place();
+        place.as_mut().is_none_or(|place| place.member.discard())
+    }
+
     /// Takes a promise of a replica.
     pub fn promised(&self, replica: &str, epoch: u64, asked: u64) {
         let mut place = self.place();

@@ -122,6 +122,10 @@ impl Link<'_> {
             return Err(wrong("another primary was set".to_owned()));
         }
         let file = File::open(path)?;
+        if !server.cluster.seat.discard() {
+            let text = "this node may be about to become the primary: it keeps its keys";
+            return Err(wrong(text.to_owned()));
+        }
         server
             .persistence
             .loading
