@@ -108,6 +108,16 @@ impl Routes {
         self.own.has(slot)
     }
 
+    /// Whether this node is a replica that may be promoted.
+    pub fn is_in_sync(&self) -> bool {
+        let (Role::Replica(shard), Some((topology, me))) = (self.role, &self.installed) else {
+            return false;
+        };
+        let shard = topology.shards().get(shard);
+        let mut replicas = shard.into_iter().flat_map(|shard| &shard.replicas);
+        replicas.any(|replica| replica.id == *me && replica.is_in_sync)
+    }
+
     /// Replaces the topology.
     pub fn install(&mut self, topology: Topology, me: Name) {
         self.role = topology.role(me);

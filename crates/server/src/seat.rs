@@ -122,6 +122,8 @@ pub struct Seat {
     pub is_changing: AtomicBool,
     /// Whether a client has requested that this replica becomes the primary.
     pub wants_failover: AtomicBool,
+    /// Whether a client has requested that this replica campaigns before others.
+    pub is_forced: AtomicBool,
     /// Whether replies wait until all members have the writes that they depend on.
     is_sync: AtomicBool,
     /// Time in milliseconds after which a reply that still waits is given up.

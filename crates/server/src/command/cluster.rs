@@ -47,7 +47,7 @@ pub const TABLE: &[Spec] = commands! {
             "(start-slot:integer end-slot:integer)...",
             "Refused, because clients do not change which node has which slots.";
         "failover" -2, ADMIN | STALE, Keys::None, "3.0.0",
-            "[FORCE | TAKEOVER]", "Makes this replica the primary of its shard, without a lost write; FORCE and TAKEOVER are refused.";
+            "[FORCE | TAKEOVER]", "Makes this replica the primary of its shard, without a lost write, or with FORCE as soon as the primary may not serve; TAKEOVER is refused.";
         "flushslots" 2, ADMIN | STALE, Keys::None, "3.0.0",
             "", "Refused, because clients do not change which node has which slots.";
         "forget" 3, ADMIN | STALE, Keys::None, "3.0.0",
@@ -220,23 +220,28 @@ fn refuse(ctx: &mut Ctx<'_, '_>, word: &str) {
 /// Requests that this replica becomes the primary of its shard, without the loss of a write.
 fn fail_over(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let cluster = &ctx.server.cluster;
-    let is_replica = matches!(cluster.routes().role, Role::Replica(_));
-    match args.get(2) {
-        Some(word)
-            if word.eq_ignore_ascii_case(b"force") || word.eq_ignore_ascii_case(b"takeover") =>
-        {
-            ctx.reply.error(FORCED);
+    let routes = cluster.routes();
+    let is_replica = matches!(routes.role, Role::Replica(_));
+    match args.get(2).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        Some(b"takeover") => ctx.reply.error(TAKEOVER),
+        Some(b"force") if routes.is_in_sync() => {
+            cluster.seat.is_forced.store(true, Relaxed);
+            ctx.reply.ok();
         }
+        Some(b"force") if is_replica => ctx.reply.error(OUT_OF_SYNC),
+        Some(b"force") => ctx.reply.error(NO_REPLICA),
         Some(_) => ctx.reply.error("ERR syntax error"),
         None if is_replica => {
             cluster.seat.wants_failover.store(true, Relaxed);
             ctx.reply.ok();
         }
-        None => ctx
-            .reply
-            .error("ERR You should send CLUSTER FAILOVER to a replica"),
+        None => ctx.reply.error(NO_REPLICA),
     }
 }
 
-/// Error for a failover without the primary.
-const FORCED: &str = "ERR CLUSTER FAILOVER accepts no FORCE or TAKEOVER: a replica that is in sync takes over by itself when the primary does not beat";
+const NO_REPLICA: &str = "ERR You should send CLUSTER FAILOVER to a replica";
+/// Error for a forced failover to a replica that may lack acknowledged writes.
+const OUT_OF_SYNC: &str =
+    "ERR this replica is not in sync: it lacks writes, and does not become the primary";
+/// Error for a failover against the rules.
+const TAKEOVER: &str = "ERR CLUSTER FAILOVER accepts no TAKEOVER: it would make two primaries, or lose writes that an in-sync replica has; FORCE lets an in-sync replica take over as soon as the primary may not serve";

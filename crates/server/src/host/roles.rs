@@ -31,6 +31,8 @@ pub(super) struct Roles {
     pub(super) is_stale: bool,
     /// Instant since which a restarted primary waits for a term.
     pub(super) waits_since: Instant,
+    /// Instant until which a campaign that a client has requested precedes those of other replicas.
+    pub(super) forced_until: Instant,
     /// Whether the log says that this primary waits for a replica with all writes.
     pub(super) has_warned: bool,
     /// Whether this process has served as the primary and is no replica since.

@@ -14,6 +14,8 @@ const RANK_MS: u64 = 200;
 /// Number of times that the rules wait for silence before a primary that has restarted begins a
 /// term although it may lack writes: no in-sync replica has replaced it.
 const SILENCES: u64 = 3;
+/// Number of times that the rules wait for silence in which a requested campaign precedes others.
+const FORCED_SILENCES: u64 = 3;
 
 impl<K: Kv> Host<K> {
     /// Takes the node's place in its shard, once it is registered for one and has loaded its keys.
@@ -116,8 +118,12 @@ impl<K: Kv> Host<K> {
         let Some(seated) = place.as_mut() else {
             return;
         };
+        if self.server.cluster.seat.is_forced.swap(false, Relaxed) {
+            self.roles.forced_until = now.after(FORCED_SILENCES * silence_ms);
+        }
+        let is_forced = now < self.roles.forced_until;
         // Counting from an earlier instant shortens the fence and delays the campaign.
-        let early = match seated.member.is_primary() {
+        let early = match seated.member.is_primary() || is_forced {
             true => now,
             false => Instant(now.0.saturating_sub(RANK_MS * self.rank(seated))),
         };

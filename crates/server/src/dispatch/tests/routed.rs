@@ -509,6 +509,10 @@ fn commands_that_would_change_one_node_only_are_refused() {
             "cluster failover",
             "-ERR You should send CLUSTER FAILOVER to a replica".to_owned(),
         ),
+        (
+            "cluster failover force",
+            "-ERR You should send CLUSTER FAILOVER to a replica".to_owned(),
+        ),
         ("cluster failover now", "-ERR syntax error".to_owned()),
         (
             "cluster nonsense",
@@ -524,14 +528,17 @@ fn commands_that_would_change_one_node_only_are_refused() {
 fn a_replica_requests_to_become_the_primary() {
     let mut bench = Bench::without_topology(&[]);
     bench.install("4", 1, &THIRDS);
-    let forced = "-ERR CLUSTER FAILOVER accepts no FORCE or TAKEOVER: a replica that is in sync takes over by itself when the primary does not beat";
+    let takeover = "-ERR CLUSTER FAILOVER accepts no TAKEOVER: it would make two primaries, or lose writes that an in-sync replica has; FORCE lets an in-sync replica take over as soon as the primary may not serve";
+    bench.table(&[("cluster failover takeover", takeover)]);
+    let seat = &bench.server.cluster.seat;
+    assert!(!seat.wants_failover.load(Relaxed));
+    assert!(!seat.is_forced.load(Relaxed));
     bench.table(&[
-        ("cluster failover force", forced),
-        ("cluster failover takeover", forced),
+        ("cluster failover", "+OK"),
+        ("cluster failover force", "+OK"),
     ]);
-    assert!(!bench.server.cluster.seat.wants_failover.load(Relaxed));
-    bench.table(&[("cluster failover", "+OK")]);
-    assert!(bench.server.cluster.seat.wants_failover.load(Relaxed));
+    let seat = &bench.server.cluster.seat;
+    assert!(seat.wants_failover.load(Relaxed) && seat.is_forced.load(Relaxed));
 }
 
 #[test]
