@@ -166,7 +166,7 @@ impl<K: Kv> Host<K> {
         let (kv, sender) = (Arc::clone(&self.kv), self.sender.clone());
         let again = Arc::clone(&self.again);
         let latest = self.directory.revision();
-        tokio::spawn(follow::follow(kv, sender, again, latest));
+        tokio::spawn(follow::follow(kv, sender, again, latest, sleep));
         while !self.server.lifecycle.stops() {
             tokio::select! {
                 message = inbox.recv() => {
@@ -179,6 +179,7 @@ impl<K: Kv> Host<K> {
                 () = sleep(self.pause()) => {}
             }
             self.step();
+            self.save();
         }
     }
 
@@ -264,7 +265,7 @@ impl<K: Kv> Host<K> {
         }
     }
 
-    /// Does everything that is due.
+    /// Does everything that is due, except for the local copy.
     fn step(&mut self) {
         let now = self.now();
         self.register(now);
@@ -277,7 +278,6 @@ impl<K: Kv> Host<K> {
         self.pursue_change(now);
         self.tick(now);
         self.reconcile(now);
-        self.save(now);
     }
 
     /// Begins a task that reports its result.

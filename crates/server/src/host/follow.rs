@@ -5,18 +5,18 @@ use membership::kv::{Changes, Event, Failure, Kv};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::sleep;
 
 /// Shortest and longest pause after a failure.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
-/// Follows the records until the receiver ends. Any failure begins again with all records. `latest`
-/// is the revision of the records that the node has.
-pub(super) async fn follow<K: Kv>(
+/// Follows the records until the receiver ends. Any failure begins again with all records, after a
+/// pause. `latest` is the revision of the records that the node has.
+pub(super) async fn follow<K: Kv, S: Future<Output = ()>>(
     kv: Arc<K>,
     sender: mpsc::Sender<Message>,
     again: Arc<Notify>,
     mut latest: i64,
+    sleep: impl Fn(Duration) -> S,
 ) {
     let mut pause = PAUSES[0];
     while !sender.is_closed() {

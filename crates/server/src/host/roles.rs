@@ -210,7 +210,8 @@ impl<K: Kv> Host<K> {
     }
 
     /// Writes the local copy if the records have changed.
-    pub(super) fn save(&mut self, now: Instant) {
+    pub(super) fn save(&mut self) {
+        let now = self.now();
         let roles = &mut self.roles;
         if !roles.is_unsaved || roles.is_saving || now < roles.saves_at {
             return;
