@@ -24,6 +24,8 @@ mod follow;
 mod lead;
 mod register;
 mod roles;
+#[cfg(test)]
+mod simulation;
 mod terms;
 
 pub use access::{access, check};

@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Pause in milliseconds before a campaign for each in-sync replica that comes first: it has more
 /// of the feed, or as much and a smaller name.
 const RANK_MS: u64 = 200;
+/// Number of the first term of a shard.
+const FIRST_TERM: u64 = 1;
 /// Number of times that the rules wait for silence before a primary that has restarted begins a
 /// term although it may lack writes: no in-sync replica has replaced it.
 const SILENCES: u64 = 3;
@@ -38,9 +40,15 @@ impl<K: Kv> Host<K> {
             let (cluster, revision) = (config.cluster, *revision);
             return self.claim(shard, cluster, revision);
         };
+        // Before the first term nobody has written. This node may not know that its claim applied.
+        let has_written = if value.epoch == FIRST_TERM {
+            FIRST_TERM
+        } else {
+            0
+        };
         let start = Start {
             is_complete: false,
-            epoch: self.roles.term,
+            epoch: self.roles.term.max(has_written),
             offset: self.server.feed.end(),
         };
         let revision = Revision(*revision as u64);
@@ -60,7 +68,7 @@ impl<K: Kv> Host<K> {
     /// Becomes the first primary of a shard.
     fn claim(&mut self, shard: Name, cluster: Name, revision: i64) {
         let record = Shard {
-            epoch: 1,
+            epoch: FIRST_TERM,
             primary: Some(self.me),
             in_sync: Vec::new(),
             position: self.server.feed.end(),
@@ -82,7 +90,7 @@ impl<K: Kv> Host<K> {
     pub(super) fn claimed(&mut self, result: Result<Option<i64>, Failure>) {
         match result {
             // The keys of this node are the only ones of the term.
-            Ok(Some(_)) => self.roles.term = 1,
+            Ok(Some(_)) => self.roles.term = FIRST_TERM,
             Ok(None) => {}
             Err(failure) => log::debug!("cluster: claim of a shard: {failure}"),
         }
