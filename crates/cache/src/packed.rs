@@ -585,14 +585,20 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
-    /// Returns the total number of bytes in a live entry's block, outside object and outside key.
+    /// Returns the total number of bytes in a live entry's block, outside object and outside key, as
+    /// far as it fits into 32 bits.
     pub fn weight_of(&self, slot: Slot) -> u32 {
+        u32::try_from(self.bytes_of(slot)).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the total number of bytes in a live entry's block, outside object and outside key.
+    pub fn bytes_of(&self, slot: Slot) -> u64 {
         let (block, layout) = self.blocks.parts(slot);
         let inline = (layout.granules() * crate::arena::GRANULE) as u64;
         let outside = Self::number_of(block, &layout).map_or(0, |_| {
             self.blocks.outside_entry(block, &layout).heap_bytes()
         });
-        u32::try_from(inline + outside).unwrap_or(u32::MAX)
+        inline + outside
     }
 }
 

@@ -88,7 +88,7 @@ const PREFETCHED_BUCKETS: usize = 2;
 
 /// Position of a scan, which stays valid while subtables split and merge: every key before it has
 /// been returned. Positions are ordered by home bucket, then by hash prefix.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Position {
     /// Home bucket at which the scan continues.
     pub bucket: u16,
@@ -165,6 +165,14 @@ impl Table {
     #[inline(always)]
     pub fn home(&self, hash: u64) -> usize {
         ((hash >> 16 & 0xffff) as usize * self.buckets) >> 16
+    }
+
+    /// Returns the position at which a scan returns the key with this hash.
+    pub fn position_of(&self, hash: u64) -> Position {
+        Position {
+            bucket: self.home(hash) as u16,
+            prefix: (hash >> 32) as u32,
+        }
     }
 
     /// Returns the number of slots.

@@ -4,6 +4,7 @@
 mod access;
 pub mod acl;
 pub mod bitmap;
+mod class;
 pub mod client;
 pub mod cluster;
 pub mod config;
@@ -51,6 +52,7 @@ const FAMILIES: &[&[Spec]] = &[
     sort::TABLE,
     list::TABLE,
     key::TABLE,
+    class::TABLE,
     tagging::TABLE,
     fetching::TABLE,
     hash::TABLE,

@@ -118,10 +118,15 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
     let mut removed = Vec::new();
     ctx.view.take_removed(&mut removed);
     // A key that was evicted while the command ran, and that is absent, was evicted after the
-    // command wrote it. Everything else was removed before.
+    // command wrote it. A class gives a deadline to what the command writes. Everything else was
+    // removed before.
     let (late, early): (Vec<Removed>, Vec<Removed>) = removed.into_iter().partition(|one| {
         let key = ctx.server.data.keyspace.key(one.db, &one.key);
-        matches!(one.lost, Lost::Evicted) && ctx.view.view.kind(&key).is_none()
+        match one.lost {
+            Lost::Evicted => ctx.view.view.kind(&key).is_none(),
+            Lost::TimeAfter(_) => true,
+            _ => false,
+        }
     });
     for one in &early {
         add_removed(&ctx.server.data.keyspace, batch, ctx.view.view, one);
@@ -158,6 +163,10 @@ fn add_removed(keyspace: &Keyspace, batch: &mut Batch, view: &mut View<'_>, one:
     let (command, names): (&[u8], _) = match &one.lost {
         Lost::Expired | Lost::Evicted | Lost::WhileLent => {
             return batch.add(one.db, &[b"DEL", key]);
+        }
+        Lost::TimeAfter(deadline) => {
+            let text = Text::unsigned(deadline.0);
+            return batch.add(one.db, &[b"PEXPIREAT", key, text.as_bytes()]);
         }
         Lost::Elements(Class::Hash, names) => (b"HDEL", names),
         Lost::Elements(Class::Set, names) => (b"SREM", names),

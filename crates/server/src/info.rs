@@ -1,6 +1,7 @@
 //! INFO: the server's report about itself, in sections. A field is one row, which also says how the
 //! page of metrics exports it.
 
+pub mod classes;
 mod cluster;
 mod keys;
 mod report;
@@ -40,6 +41,7 @@ const SECTIONS: &[Section] = &[
     section("Cluster", true, cluster::CLUSTER),
     section("Keyspace", true, keys::KEYSPACE),
     section("Keysizes", false, keys::KEY_SIZES),
+    section("Classes", true, classes::CLASSES),
     section("Expiry", true, keys::EXPIRY),
     section("Engine", true, segment::ENGINE),
     section("Learning", true, segment::LEARNING),

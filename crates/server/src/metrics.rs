@@ -1,9 +1,9 @@
 //! Metrics for Prometheus: the fields of INFO as their rows say, and counts with labels and
 //! histograms, which INFO has no form for.
 //!
-//! The number of series is bounded, because the number of commands, families, databases, sizes and
-//! buckets is, and error codes are counted separately only up to a limit. No label contains text
-//! chosen by a client, except error codes of scripts and addresses of replicas.
+//! The number of series is bounded, because the number of commands, families, databases, classes,
+//! sizes and buckets is, and error codes are counted separately only up to a limit. No label
+//! contains text chosen by a client, except error codes of scripts and addresses of replicas.
 //!
 //! Start reading with [`render`].
 
@@ -21,7 +21,7 @@ use session::stats::{CommandStats, Counts, Stats};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use store::{Census, Kind, Spans};
+use store::{Census, ClassFacts, Kind, MISS_CAUSES, Spans};
 
 /// Prefix of all names.
 pub const PREFIX: &str = "mayfly_";
@@ -81,6 +81,22 @@ const MEMCACHED: [MemcachedCounter; 21] = [
     ("auth_errors", |counts| &counts.auth_errors, "Number of failed authentications."),
 ];
 
+/// Statistic of a class: type, name, description and value.
+type ClassMetric = (Type, &'static str, &'static str, fn(&ClassFacts) -> f64);
+
+#[rustfmt::skip]
+const CLASSES: [ClassMetric; 9] = [
+    (Type::Gauge, "keys", "Number of keys of the class.", |one| one.keys as f64),
+    (Type::Gauge, "bytes", "Memory of the entries of the class.", |one| one.bytes as f64),
+    (Type::Counter, "hits", "Number of reads that found a key of the class.", |one| one.counts.hits as f64),
+    (Type::Counter, "expired_keys", "Number of keys of the class that have expired.", |one| one.counts.expired as f64),
+    (Type::Counter, "evicted_keys", "Number of keys of the class that were evicted.", |one| one.counts.evicted as f64),
+    (Type::Counter, "deleted_keys", "Number of keys of the class that were deleted.", |one| one.counts.deleted as f64),
+    (Type::Counter, "invalidated_keys", "Number of keys of the class that were removed because of a tag.", |one| one.counts.invalidated as f64),
+    (Type::Counter, "late_seconds", "Sum of the times from the deadlines of expired keys to their removal.", |one| one.counts.late_ms_sum as f64 / 1e3),
+    (Type::Gauge, "late_max_seconds", "Longest time from a deadline to the removal of the key.", |one| one.counts.late_ms_max as f64 / 1e3),
+];
+
 /// Returns the page of metrics. `age` is the time since the census was taken.
 pub fn render(
     server: &Server,
@@ -117,6 +133,9 @@ pub fn render(
     databases(&mut page, &server.data, &server.clock, census);
     commands(&mut page, stats, table);
     durations(&mut page, stats, table);
+    if server.data.segments.is_none() {
+        classes(&mut page, census);
+    }
     lifetimes(&mut page, &server.data, census);
     sizes(&mut page, census);
     page.finish()
@@ -217,6 +236,49 @@ fn databases(page: &mut Page, data: &Data, clock: &Clock, census: &Census) {
     });
 }
 
+/// Writes the statistics of classes of keys.
+fn classes(page: &mut Page, census: &Census) {
+    let facts = census.classes.facts();
+    let mut family = |kind: Type, name: &str, help: &str, value: fn(&ClassFacts) -> f64| {
+        let name = format!("{PREFIX}class_{name}");
+        let suffix = if kind == Type::Counter { "_total" } else { "" };
+        page.family(kind, &name, help);
+        for one in facts {
+            page.sample(&name, suffix, &[("class", &one.name)], value(one));
+        }
+    };
+    for (kind, name, help, value) in CLASSES {
+        family(kind, name, help, value);
+    }
+    let name = format!("{PREFIX}class_misses");
+    let help = "Number of reads of keys of the class that found none, by cause.";
+    page.family(Type::Counter, &name, help);
+    for one in facts {
+        for (cause, misses) in MISS_CAUSES.iter().zip(one.counts.misses) {
+            let labels = [("class", one.name.as_str()), ("cause", cause)];
+            page.sample(&name, "_total", &labels, misses);
+        }
+    }
+    let labels: Vec<_> = facts
+        .iter()
+        .map(|one| [("class", one.name.as_str())])
+        .collect();
+    let buckets: Vec<_> = facts
+        .iter()
+        .map(|one| span_buckets(&one.counts.ttls))
+        .collect();
+    let series = facts.iter().zip(&labels).zip(&buckets);
+    let series = series.map(|((one, labels), buckets)| Series {
+        labels,
+        buckets,
+        count: one.counts.ttls.total(),
+        sum: one.counts.ttls.sum_ms as f64 / 1e3,
+    });
+    let name = format!("{PREFIX}class_ttl_at_write_seconds");
+    let help = "TTLs of keys of the class when their deadline was set.";
+    page.histogram(Type::Histogram, &name, help, &series.collect::<Vec<_>>());
+}
+
 /// Writes the counters of each command that was ever called.
 fn commands(page: &mut Page, stats: &Stats, table: &'static Table) {
     let sum = |index: usize, counter: fn(&CommandStats) -> &AtomicU64| {
@@ -313,11 +375,16 @@ fn durations(page: &mut Page, stats: &Stats, table: &'static Table) {
     page.histogram(Type::Histogram, &name, help, &[series]);
 }
 
-/// Writes a histogram of time spans.
-fn spans(page: &mut Page, name: &str, help: &str, spans: &Spans) {
+/// Returns the buckets of a histogram of time spans.
+fn span_buckets(spans: &Spans) -> [(f64, u64); MILLIS.len()] {
     // Bin i counts spans below 2^i ms.
     let below = |power: u32| spans.counts[..=power as usize].iter().sum();
-    let buckets = MILLIS.map(|power| ((1u64 << power) as f64 / 1e3, below(power)));
+    MILLIS.map(|power| ((1u64 << power) as f64 / 1e3, below(power)))
+}
+
+/// Writes a histogram of time spans.
+fn spans(page: &mut Page, name: &str, help: &str, spans: &Spans) {
+    let buckets = span_buckets(spans);
     let series = Series {
         labels: &[],
         buckets: &buckets,

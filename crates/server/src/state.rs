@@ -162,6 +162,7 @@ impl Server {
         server.auth.apply_password(&server.config);
         server.data.apply_notifications(&server.config);
         server.data.apply_limits(&server.config);
+        server.data.apply_classes(&server.config)?;
         server.replication.count_good(&server.config);
         Ok(server)
     }

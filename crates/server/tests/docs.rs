@@ -358,6 +358,7 @@ fn values(param: &Param) -> String {
         Kind::Index => store::Keyspace::expiry_names().join(", "),
         Kind::Events => "letters".to_string(),
         Kind::OutputLimits => "class hard soft seconds, …".to_string(),
+        Kind::Classes => "name option value …".to_string(),
         Kind::Percentiles => "0 to 100, …".to_string(),
         Kind::Fixed(words) => format!("only {}", words[0]),
     };
@@ -441,6 +442,13 @@ const OTHER_WORDS: &[&str] = &[
     "rdb_saves_consecutive_failures",
     "redis_connected_clients",
     "repl-diskless-sync",
+    // Options and numbers of classes of keys.
+    "late_ms_max",
+    "late_ms_mean",
+    "never_stored",
+    "ttl-default",
+    "ttl-jitter",
+    "ttl-max",
 ];
 
 /// Reads the pages of a folder of docs/, with their names, in alphabetical order.

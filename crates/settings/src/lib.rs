@@ -5,6 +5,7 @@
 //! line. Numbers are atomics, because every worker may read them for each command.
 #![forbid(unsafe_code)]
 
+pub mod classes;
 pub mod events;
 pub mod file;
 pub mod files;

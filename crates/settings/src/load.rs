@@ -4,6 +4,7 @@
 //! All errors are reported together. Redis settings that have no effect here are accepted and
 //! listed in one warning.
 
+use super::classes::SEPARATOR;
 use super::file::{self, Directive};
 use super::table::{IGNORED, Param, REFUSED, TABLE};
 use super::words::SEGMENT_ENGINE;
@@ -168,11 +169,15 @@ pub fn set(config: &Config, name: &str, value: &str) -> Result<Option<&'static s
     Err(format!("unknown setting '{name}'{separator}{similar}"))
 }
 
-/// Returns the value of a setting after a line. Lines of save points accumulate until an empty one.
+/// Returns the value of a setting after a line. Lines of save points and of classes accumulate
+/// until an empty one.
 fn joined<'v>(config: &Config, param: &Param, value: &'v str) -> Cow<'v, str> {
     match (param.kind, config.show(param)) {
         (Kind::SavePoints, before) if !before.is_empty() && !matches!(value, "" | "\"\"") => {
             Cow::Owned(format!("{before} {value}"))
+        }
+        (Kind::Classes, before) if !before.is_empty() && !matches!(value, "" | "\"\"") => {
+            Cow::Owned(format!("{before}{SEPARATOR}{value}"))
         }
         _ => Cow::Borrowed(value),
     }

@@ -6,6 +6,7 @@
 //! appended. A secret that came from an environment variable or a separate file is not written.
 //! Lines of users are handled the same way, by user name.
 
+use super::classes::SEPARATOR;
 use super::file::{self, Reading};
 use super::{Config, Kind, Param, TABLE, find, load};
 use crate::temporary::replace;
@@ -70,7 +71,6 @@ fn updated(text: &str, place: &str, reading: &Reading, before: &Config, after: &
         if value == before.show(param) || after.is_outside(param.id) {
             continue;
         }
-        let line = format!("{} {}", param.name, written(param, &value));
         let is_of = |name: &str| find(name).is_some_and(|found| found.id == param.id);
         let last = reading
             .directives
@@ -85,6 +85,9 @@ fn updated(text: &str, place: &str, reading: &Reading, before: &Config, after: &
         });
         // A line that precedes an `include` may be overridden there, so that the last own line
         // takes the value.
+        let mut all = reading.directives.iter();
+        let has_others = all.any(|one| is_of(&one.name) && !one.place.starts_with(place));
+        let line = lines_of(param, &value, has_others);
         match own.next_back() {
             Some(last) if is_own => {
                 *last = Some(line);
@@ -129,6 +132,22 @@ fn with_users(text: &str, mut changes: Vec<UserChange>) -> String {
     }
     lines.extend(added);
     lines.join("\n") + "\n"
+}
+
+/// Returns the lines of a setting: one, or one for each class. Lines of classes accumulate, so that
+/// an empty one comes first if there are others elsewhere.
+fn lines_of(param: &Param, value: &str, has_others: bool) -> String {
+    let mut values: Vec<&str> = match param.kind {
+        Kind::Classes => value.split(SEPARATOR).collect(),
+        _ => vec![value],
+    };
+    if param.kind == Kind::Classes && has_others && !value.is_empty() {
+        values.insert(0, "");
+    }
+    let lines = values
+        .iter()
+        .map(|value| format!("{} {}", param.name, written(param, value)));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a word as written in a file, in quotes if needed.
@@ -273,6 +292,30 @@ mod tests {
         let (text, again) = rewritten("last-line", text, &[], change);
         assert_eq!(text, "include more.conf\n# end\nmaxclients 900\n");
         assert_eq!(again.number(Id::MaxClients), 900);
+    }
+
+    #[test]
+    fn each_class_has_a_line_and_replaces_those_of_other_files() {
+        let text = "class a prefix a:\ntimeout 5\nclass b db 1\n";
+        let change = |config: &Config| {
+            let value = "b db 2 ttl-max 1d ; c prefix c\\x20";
+            config.put(Id::Classes, &Value::Text(value.to_owned()));
+        };
+        let (written, again) = rewritten("classes", text, &[], change);
+        let expected = "timeout 5\nclass b db 2 ttl-max 1d\nclass \"c prefix c\\\\x20\"\n";
+        assert_eq!(written, expected);
+        assert_eq!(
+            again.text(Id::Classes),
+            "b db 2 ttl-max 1d ; c prefix c\\x20"
+        );
+        let none = |config: &Config| config.put(Id::Classes, &Value::Text(String::new()));
+        assert_eq!(
+            rewritten("no-classes", text, &[], none).0,
+            "timeout 5\nclass \"\"\n"
+        );
+        // The include repeats a class.
+        let lines = lines_of(&TABLE[Id::Classes as usize], "a db 1 ; b db 2", true);
+        assert_eq!(lines, "class \"\"\nclass a db 1\nclass b db 2");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub enum Kind {
     Events,
     /// One to three groups of `class hard soft seconds`.
     OutputLimits,
+    /// Classes of keys, as `classes::parse` reads them.
+    Classes,
     /// Numbers between 0 and 100, separated by blanks.
     Percentiles,
     /// A Redis setting of which this server supports only these values; the first is the default.
@@ -72,6 +74,8 @@ pub enum Effect {
     ReplicaMemory,
     /// The slab engine keeps the eviction policy.
     Policy,
+    /// The keyspace keeps the classes of keys.
+    Classes,
     /// The segment engine keeps the rule that chooses segments.
     Eviction,
     /// The keyspace queues the events that are enabled.
@@ -137,8 +141,8 @@ macro_rules! settings {
 }
 
 use Kind::{
-    Address, Bool, Bytes, BytesOrPercent, Choice, Events, FileName, Fixed, Host, Index, Int,
-    OutputLimits, Percentiles, Permissions, Policy, SavePoints, Secret, Text,
+    Address, Bool, Bytes, BytesOrPercent, Choice, Classes, Events, FileName, Fixed, Host, Index,
+    Int, OutputLimits, Percentiles, Permissions, Policy, SavePoints, Secret, Text,
 };
 
 const MAX: i64 = i64::MAX;
@@ -249,6 +253,7 @@ settings! {
     NewConnections "max-new-connections-per-cycle", Int(1, 1000), "10", Nothing, "Without effect: connections are accepted in batches between requests.";
     CrashLog "crash-log-enabled", Bool, "yes", Nothing, "Without effect: a crash is always logged.";
     CrashMemcheck "crash-memcheck-enabled", Bool, "yes", Nothing, "Without effect: memory is not tested after a crash.";
+    Classes "class", Classes, "", Classes, "A class of keys: its name, prefix P or db N or both, and optionally ttl-default T, ttl-max T, ttl-jitter P% and sliding yes. One line for each class; CONFIG GET class returns them separated by ;. See [classes](../guide/classes.md).";
     LogLevel "loglevel", Choice(LOG_LEVELS), "notice", LogLevel, "Least severe level that is logged: debug, verbose, notice, warning or nothing.";
     LogFormat "log-format", Choice(LOG_FORMATS), "text", Restart, "Format of the log: text, which Valkey calls legacy, or one JSON object per line.";
     LogFile "logfile", Text, "", Restart, "File that the log is appended to; empty means standard error.";

@@ -1,5 +1,6 @@
 //! Parsers from setting texts to values.
 
+use super::classes;
 use super::table::Kind;
 use crate::points::SavePoint;
 use policy::names::is_same;
@@ -86,6 +87,10 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
                 "Invalid event class character. Use 'Ag$lshzxeKEtmdnocSTIV'.".to_owned()
             }),
         Kind::OutputLimits => output_limits(text),
+        Kind::Classes => {
+            let text = if text == "\"\"" { "" } else { text };
+            classes::parse(text).map(|classes| Value::Text(classes::show(&classes)))
+        }
         Kind::Percentiles => percentiles(text).map(|_| Value::Text(text.trim().to_owned())),
         Kind::Fixed(allowed) => {
             if allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) {

@@ -3,6 +3,7 @@
 //!
 //! Counts are exact. TTLs and sizes are estimated from a sample of the entries of each shard.
 
+use crate::classes::ClassSums;
 use crate::facts::{Counters, DbFacts, ExpiryFacts, MemoryFacts, TagFacts};
 use crate::keyspace::Keyspace;
 use crate::lifetimes::Spans;
@@ -86,6 +87,7 @@ impl TtlSums {
 fn add_memory(locked: &Locked, facts: &mut MemoryFacts) {
     facts.pending_objects += locked.pending_objects();
     facts.pending_bytes += locked.pending_bytes();
+    facts.class_bytes += locked.class_bytes();
     for (number, db) in locked.dbs.iter().enumerate() {
         let Some(db) = db else { continue };
         let (policies, index) = db.algorithm_bytes();
@@ -100,7 +102,8 @@ fn add_memory(locked: &Locked, facts: &mut MemoryFacts) {
         + facts.table_bytes
         + facts.policy_bytes
         + facts.expiry_bytes
-        + facts.tag_bytes;
+        + facts.tag_bytes
+        + facts.class_bytes;
 }
 
 fn add_tags(db: &Db, facts: &mut TagFacts) {
@@ -143,6 +146,8 @@ pub struct Census {
     pub expiry: ExpiryFacts,
     /// Number of tags and of their keys.
     pub tags: TagFacts,
+    /// Classes of keys with their statistics.
+    pub classes: ClassSums,
     /// Number of keys on which clients are blocked.
     pub waited_keys: usize,
     /// Number of keys that clients cache, and number of pairs of such a key and a client.
@@ -166,6 +171,7 @@ impl Default for Census {
             memory: MemoryFacts::default(),
             expiry: NO_EXPIRY,
             tags: TagFacts::default(),
+            classes: ClassSums::default(),
             waited_keys: 0,
             tracked: (0, 0),
             written_ttls: Spans::default(),
@@ -220,6 +226,9 @@ impl Keyspace {
         census.evicted_ages.add(&lifetimes.evicted_ages);
         add_memory(&locked, &mut census.memory);
         census.tags.leases += locked.lease_count();
+        if let Some(classes) = &locked.classes {
+            census.classes.add(classes);
+        }
         if census.dbs.len() < locked.dbs.len() {
             census.dbs.resize_with(locked.dbs.len(), DbSums::default);
         }
@@ -250,6 +259,9 @@ impl Keyspace {
             let mut locked = self.guard(shard);
             locked.counters = Counters::default();
             locked.lifetimes.reset();
+            if let Some(classes) = &mut locked.classes {
+                classes.reset();
+            }
         }
     }
 

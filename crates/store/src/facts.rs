@@ -123,6 +123,8 @@ pub struct MemoryFacts {
     /// Number of bytes of the tags' names and of the lists of their keys. The numbers of a key's
     /// tags are part of its entry.
     pub tag_bytes: u64,
+    /// Number of bytes of the statistics of classes.
+    pub class_bytes: u64,
     /// Number of free bytes inside the arenas.
     pub arena_free_bytes: u64,
     /// Number of large values, and of keys in flushed databases, that wait to be dropped.

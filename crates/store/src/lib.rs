@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod census;
+mod classes;
 mod collection;
 mod element_ttl;
 mod elements;
@@ -47,6 +48,10 @@ mod view;
 mod waiting;
 
 pub use census::{Census, TTL_BINS};
+pub use classes::{
+    CLASSES_MAX, ClassCounts, ClassFacts, ClassRule, ClassSums, Classes, MISS_CAUSES, OTHER,
+    PREFIX_BYTES_MAX, TtlRules,
+};
 pub use collection::Scene;
 pub use event::{Class, Event};
 pub use eviction::PolicyChoice;

@@ -1,5 +1,6 @@
 //! The part of the keyspace under one lock: a part of every database, and the state of its keys.
 
+use crate::classes::ShardClasses;
 use crate::event::{Class, Event, EventQueue};
 use crate::facts::Counters;
 use crate::journal::{Journal, Lost, Removed};
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod classes;
 mod edit;
 mod invalidation;
 mod leasing;
@@ -72,6 +74,8 @@ pub(crate) struct Locked {
     pub discarded: Vec<Discarded>,
     pub events: EventQueue,
     pub counters: Counters,
+    /// Classes of keys with their statistics, if there are some.
+    pub classes: Option<Box<ShardClasses>>,
     /// TTLs and ages of keys.
     pub lifetimes: Lifetimes,
     /// Number of changes by commands.
@@ -288,6 +292,10 @@ impl Locked {
             .as_mut()
             .expect("the database holds the entry");
         let key = (is_published || is_observed).then(|| data.entries.key(slot).to_vec());
+        self.note_removal(db, slot, removal.gone(is_stale));
+        let data = self.dbs[db as usize]
+            .as_mut()
+            .expect("the database holds the entry");
         let object = match removal {
             Removal::Deleted
             | Removal::Invalidated
@@ -394,14 +402,17 @@ impl Locked {
         for db in std::iter::once(first as usize).chain(others) {
             while let Some(Some(data)) = self.dbs.get_mut(db) {
                 match data.evict(&mut budget) {
-                    // A victim that is kept costs a step, too, so that the loop ends.
-                    Eviction::Victim(slot) if data.retain_if_out_of_scope(slot) => {
-                        budget.0 = budget.0.saturating_sub(1);
-                    }
-                    Eviction::Victim(slot) => {
-                        self.remove_entry(db as u8, slot, Removal::Evicted, shared);
-                        self.account(db as u8, shared);
-                    }
+                    Eviction::Victim(slot) => match data.retain_if_out_of_scope(slot) {
+                        // A victim that is kept costs a step, too, so that the loop ends.
+                        Some(slot) => {
+                            self.note_change_at(db as u8, slot);
+                            budget.0 = budget.0.saturating_sub(1);
+                        }
+                        None => {
+                            self.remove_entry(db as u8, slot, Removal::Evicted, shared);
+                            self.account(db as u8, shared);
+                        }
+                    },
                     Eviction::Again => return true,
                     Eviction::Empty if data.needs_drain() && data.policy().1 != Scope::Nothing => {
                         let steps = budget.0.min(DRAIN_STEPS);
@@ -424,7 +435,11 @@ impl Locked {
         let Some(data) = &mut self.dbs[db as usize] else {
             return false;
         };
-        let next = data.drain(self.drain_cursors[db as usize], steps);
+        let cursor = self.drain_cursors[db as usize];
+        let next = match &mut self.classes {
+            None => data.drain(cursor, steps),
+            Some(classes) => classes.drain(db, data, cursor, steps),
+        };
         self.drain_cursors[db as usize] = next.unwrap_or(0);
         next.is_some()
     }
@@ -463,6 +478,7 @@ impl Locked {
                             .expect("an expired entry has a deadline"),
                         1,
                     );
+                    self.note_lateness(db as u8, slot, now);
                     self.remove_entry(db as u8, slot, Removal::ExpiredByIndex, shared);
                     self.account(db as u8, shared);
                 }
@@ -490,6 +506,7 @@ impl Locked {
         self.dbs.swap(i, j);
         self.db_bytes.swap(i, j);
         self.drain_cursors.swap(i, j);
+        self.recount_classes();
         if !self.local.is_empty() {
             let len = self.local.len().max(i.max(j) + 1);
             self.local.resize_with(len, LocalKeys::default);
@@ -536,6 +553,7 @@ impl Locked {
         }
         assert_eq!(self.db_bytes.iter().sum::<u64>(), self.used_bytes);
         self.local.iter().for_each(LocalKeys::check);
+        self.check_classes();
         let small = self.deferred.iter().map(|o| o.heap_bytes() as u64);
         let large = self.deferred_large.iter().map(|waste| waste.bytes);
         let flushed = self.flushed.iter().map(|waste| waste.bytes);
@@ -564,6 +582,7 @@ impl Locked {
             more |= data.entries.shrink_table(steps);
             self.account(db as u8, shared);
         }
+        more |= self.count_classes(steps);
         self.publish_bytes(shared);
         more | self.free_waste(steps, shared)
     }

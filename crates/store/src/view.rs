@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::sync::atomic::AtomicBool;
 
+mod classes;
 mod collections;
 mod databases;
 mod events;
@@ -348,6 +349,11 @@ impl<'a> View<'a> {
     #[inline]
     fn look_up(&mut self, key: &Key<'_>) -> Option<(&mut Db, Slot)> {
         let (found, now) = (self.live_or_dead(key, Purpose::Read), self.now);
+        if let Ok(slot) = found
+            && self.parts(key).2.classes.is_some()
+        {
+            return Some(self.look_up_in_class(key, slot));
+        }
         let locked = self.parts(key).2;
         match found {
             Ok(slot) => {
@@ -361,6 +367,9 @@ impl<'a> View<'a> {
             Err(was_dead) => {
                 locked.counters.misses += 1;
                 locked.counters.expiration_misses += u64::from(was_dead);
+                if let Some(classes) = &mut locked.classes {
+                    classes.missed(key.db, key.hash, key.bytes, was_dead);
+                }
                 None
             }
         }
@@ -489,12 +498,29 @@ impl<'a> View<'a> {
         let Some(slot) = self.live(key) else {
             return false;
         };
-        let mut deadline = deadline.map(|d| d.min(Tick::MAX));
+        let deadline = self.ruled_change(key, deadline);
+        let deadline = deadline.map(|deadline| deadline.min(Tick::MAX));
+        let (_, deadline) = self.place_deadline(key, slot, deadline);
+        // The value is the same, so that a lease holds on.
+        let leases = self.parts(key).2.leases.take();
+        self.written(key, deadline);
+        self.parts(key).2.leases = leases;
+        true
+    }
+
+    /// Sets or removes the deadline of an entry. Returns its slot and the deadline for the expiry
+    /// index.
+    fn place_deadline(
+        &mut self,
+        key: &Key<'_>,
+        mut slot: Slot,
+        mut deadline: Option<Tick>,
+    ) -> (Slot, Option<Tick>) {
         let now = self.now;
         let (space, _, locked) = self.parts(key);
         locked.preserve(key.db, slot, space.shared());
         if let Some(deadline) = deadline {
-            locked.lifetimes.deadline_set(deadline, now);
+            locked.note_ttl(key, deadline, now);
         }
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
@@ -503,17 +529,14 @@ impl<'a> View<'a> {
             let (at, indexed) = ((key.db, slot), IndexState::Indexed);
             let work = |_: &mut Object| Some(());
             let worked = locked.edit_value(at, indexed, deadline, now, space.shared(), work);
-            if let Some(((), EditedValue::Stored(_, filed))) = worked {
-                deadline = filed;
+            if let Some(((), EditedValue::Stored(at, filed))) = worked {
+                (slot, deadline) = (at, filed);
             }
         } else {
-            db.change(slot, NewValue::Same, deadline);
+            slot = db.change(slot, NewValue::Same, deadline).0;
         }
-        // The value is the same, so that a lease holds on.
-        let leases = self.parts(key).2.leases.take();
-        self.written(key, deadline);
-        self.parts(key).2.leases = leases;
-        true
+        self.parts(key).2.note_change(key, false);
+        (slot, deadline)
     }
 
     /// Registers `flag` to be set at the next change of the key, for WATCH. Returns the earliest

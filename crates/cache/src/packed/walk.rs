@@ -43,6 +43,13 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         Some(at)
     }
 
+    /// Returns the position at which a scan returns the entry with this hash of its key. All
+    /// entries before the position that [`PackedEntries::scan`] returned were passed, and no entry
+    /// after it since the scan began.
+    pub fn position_of(&self, hash: u64) -> Position {
+        self.table.position_of(hash)
+    }
+
     /// Returns a random live entry for which `is_wanted` returns true. All such entries are equally
     /// likely, unless 64 tries fail because there are few of them. In that case it searches the
     /// next 512 entries in the order of the arena. Later calls continue that search. Returns `None`

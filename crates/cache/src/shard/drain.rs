@@ -37,18 +37,18 @@ where
         }
     }
 
-    /// Keeps a victim that has left the policy's scope, and returns true. The entry gets the owner
-    /// that [`Shard::drain`] would give it. Returns false for any other victim. Victims outside of
-    /// the scope come from a policy that is being drained.
-    pub fn retain_if_out_of_scope(&mut self, slot: Slot) -> bool {
+    /// Keeps a victim that has left the policy's scope, and returns its slot. The entry gets the
+    /// owner that [`Shard::drain`] would give it. Returns `None` for any other victim. Victims
+    /// outside of the scope come from a policy that is being drained.
+    pub fn retain_if_out_of_scope(&mut self, slot: Slot) -> Option<Slot> {
         let old = self.entries.shape(slot);
         let owner = self.owner_for(|| self.entries.own_deadline(slot));
         if owner != 0 {
-            return false;
+            return None;
         }
         // The policy has already removed the entry from its structures.
-        self.reshape(slot, NewValue::Same, Shape { owner, ..old }, old);
-        true
+        let (slot, _) = self.reshape(slot, NewValue::Same, Shape { owner, ..old }, old);
+        Some(slot)
     }
 
     /// Returns whether a replaced policy still has entries.

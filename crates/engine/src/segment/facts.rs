@@ -35,6 +35,7 @@ impl Facts for Segments {
             policy_bytes: 0,
             expiry_bytes: 0,
             tag_bytes: 0,
+            class_bytes: 0,
             arena_free_bytes: stats.memory_bytes.saturating_sub(stats.live_bytes + table),
             pending_objects: 0,
             pending_bytes: 0,

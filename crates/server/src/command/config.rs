@@ -157,6 +157,28 @@ pub(crate) fn change(server: &Server, name: &[u8], text: &[u8]) -> Result<(), St
     change_all(server, &[read_change(name, text, &[])?])
 }
 
+/// Changes the text of a setting with `change`, while no other thread changes settings. The caller
+/// must not hold the lock of any shard.
+///
+/// # Errors
+///
+/// `change` fails, or the part that keeps a copy refuses the value.
+pub(crate) fn edit(
+    server: &Server,
+    id: Id,
+    change: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<(), String> {
+    let _changing = server.config.begin_change();
+    let before = server.config.text(id);
+    let after = change(&before)?;
+    server.config.put(id, &Value::Text(after));
+    let applied = apply(server, SETTINGS[id as usize].effect);
+    if applied.is_err() {
+        server.config.put(id, &Value::Text(before));
+    }
+    applied
+}
+
 /// Applies all changes, or none if one fails.
 fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
     let _changing = server.config.begin_change();
@@ -215,6 +237,7 @@ fn apply(server: &Server, effect: Effect) -> Result<(), String> {
         }
         Effect::ReplicaMemory => server.apply_maxmemory(),
         Effect::Policy => engine.change_policy(config)?,
+        Effect::Classes => server.data.apply_classes(config)?,
         Effect::Eviction => engine.change_eviction(config)?,
         Effect::Events => {
             engine.allow_change()?;

@@ -124,6 +124,7 @@ fn memory_stats(ctx: &mut Ctx<'_, '_>) {
         ("overhead.policy", facts.policy_bytes),
         ("overhead.expiry", facts.expiry_bytes),
         ("overhead.tags", facts.tag_bytes),
+        ("overhead.classes", facts.class_bytes),
         ("keys.count", keys),
         ("keys.bytes-per-key", used / keys.max(1)),
         ("dataset.bytes", facts.entry_bytes),

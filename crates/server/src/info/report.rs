@@ -13,7 +13,9 @@ use session::stats::{RatesNow, WorkerStats};
 use settings::process;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use store::{Census, Counters, DbFacts, ExpiryFacts, MemoryFacts, TTL_BINS, TagFacts, Tick};
+use store::{
+    Census, ClassSums, Counters, DbFacts, ExpiryFacts, MemoryFacts, TTL_BINS, TagFacts, Tick,
+};
 
 pub(super) use learning::Report as Learner;
 
@@ -45,6 +47,7 @@ struct Cells {
     hotkeys: OnceCell<Option<Results>>,
     expiry: OnceCell<ExpiryFacts>,
     tags: OnceCell<TagFacts>,
+    classes: OnceCell<ClassSums>,
     expiry_lag: OnceCell<Summary>,
     segment_stats: OnceCell<::segment::Stats>,
     learner: OnceCell<Learner>,
@@ -265,6 +268,16 @@ impl<'a> Report<'a> {
         self.cells.tags.get_or_init(|| match self.census() {
             Some(census) => census.tags,
             None => self.server.data.keyspace.tag_facts(),
+        })
+    }
+
+    /// Classes of keys with their statistics.
+    pub(super) fn classes(&self) -> &ClassSums {
+        let sums = || self.server.data.keyspace.class_sums();
+        let cell = &self.cells.classes;
+        cell.get_or_init(|| {
+            self.census()
+                .map_or_else(sums, |census| census.classes.clone())
         })
     }
 

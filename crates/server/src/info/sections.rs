@@ -103,6 +103,7 @@ pub(super) const MEMORY: &[Row] = &[
     row("used_memory_policy", |info| info.memory().facts.policy_bytes.into(), gauge("memory_used_policy_bytes", "Memory of the eviction policy.", Lacks)),
     row("used_memory_expiry", |info| info.memory().facts.expiry_bytes.into(), gauge("memory_used_expiry_bytes", "Memory of the expiry index.", Lacks)),
     row("used_memory_tags", |info| info.memory().facts.tag_bytes.into(), gauge("memory_used_tags_bytes", "Memory of the names of tags and of the lists of their keys.", Lacks)),
+    row("used_memory_classes", |info| info.memory().facts.class_bytes.into(), gauge("memory_used_classes_bytes", "Memory of the statistics of classes.", Lacks)),
     row("used_memory_buffers", |info| info.memory().client_bytes.into(), gauge("memory_used_clients_bytes", "Memory of clients: buffers, subscriptions, watched keys.", As("mem_clients_normal"))),
     row("used_memory_arena_free", |info| info.memory().facts.arena_free_bytes.into(), gauge("memory_arena_free_bytes", "Free memory inside the arenas, which is reused first.", Lacks)),
     row("allocator_allocated", |info| info.memory().used_bytes.into(), No(Repeats)),

@@ -15,6 +15,10 @@ fn server(engine: &str) -> Server {
         let param = find(name).expect("a setting");
         config.set(param, value).expect("a value");
     }
+    if engine == "slab" {
+        let param = find("class").expect("a setting");
+        config.set(param, "a prefix a:").expect("a value");
+    }
     Server::new(config, Clock::manual(NOW)).expect("valid settings")
 }
 
@@ -95,6 +99,10 @@ fn pages_of_both_formats_have_the_same_series() {
         assert!(plain.contains("mayfly_errors_total{err=\"WRONG\"} 1"));
         assert!(plain.contains("mayfly_command_duration_seconds_count{family="));
         assert!(plain.contains(&format!("engine=\"{engine}\"")));
+        let has_classes = plain.contains("mayfly_class_keys{class=\"a\"} 0")
+            && plain.contains("mayfly_class_misses_total{class=\"other\",cause=\"expired\"} 0")
+            && plain.contains("mayfly_class_ttl_at_write_seconds_count{class=\"a\"} 0");
+        assert_eq!(has_classes, engine == "slab", "{plain}");
     }
 }
 

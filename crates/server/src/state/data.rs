@@ -4,9 +4,9 @@ use durability::saving::HoldsWrites;
 use engine::Facts;
 use engine::segment::Segments;
 use session::clock::Moment;
-use settings::{Config, Effect, Id, TABLE, events};
-use std::sync::Mutex;
+use settings::{Config, Effect, Id, TABLE, classes, events};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use store::{Keyspace, Tick};
 
 /// State that holds commands back: CLIENT PAUSE, and a stop of the server that awaits its snapshot.
@@ -132,6 +132,32 @@ impl Data {
         self.keyspace.set_notify(events::is_on(events));
         let names_elements = events::names_elements(events);
         self.keyspace.set_names_elements(names_elements);
+    }
+
+    /// Copies the classes of keys to the keyspace.
+    ///
+    /// # Errors
+    /// The segment engine has no classes, or a class names a database that does not exist.
+    pub fn apply_classes(&self, config: &Config) -> Result<(), String> {
+        let classes = classes::parse(&config.text(Id::Classes))?;
+        if self.segments.is_some() && !classes.rules().is_empty() {
+            let error = "classes of keys need the slab engine: the segment engine removes keys by segments, without a look at each key";
+            return Err(error.to_owned());
+        }
+        let databases = self.keyspace.databases();
+        let is_beyond = |db: u8| usize::from(db) >= databases;
+        if let Some(rule) = classes
+            .rules()
+            .iter()
+            .find(|rule| rule.db.is_some_and(is_beyond))
+        {
+            return Err(format!(
+                "class {}: there are {databases} databases, from 0 on",
+                rule.name
+            ));
+        }
+        self.keyspace.set_classes(&Arc::new(classes));
+        Ok(())
     }
 
     /// Copies the limits of packed collections to the keyspace.

@@ -130,4 +130,5 @@ scripts! {
     test_suites_look_inside: "debug.txt",
     hashes_are_imported: "import.txt",
     expensive_keys_are_found: "hotkeys.txt",
+    keys_belong_to_classes: "classes.txt",
 }

@@ -212,6 +212,7 @@ impl Locked {
                 IndexState::Indexed => Removal::ExpiredOnAccess,
                 IndexState::Removed => Removal::ExpiredByIndex,
             };
+            self.note_lateness(db, slot, now);
             self.remove_entry(db, slot, removal, shared);
             self.account(db, shared);
             return None;
@@ -245,7 +246,10 @@ impl Locked {
             self.elements_expired((db, class, name), key, elements, stays, shared);
         }
         let stays = match edited {
-            EditedValue::Stored(slot, _) => Some(slot),
+            EditedValue::Stored(slot, _) => {
+                self.note_change_at(db, slot);
+                Some(slot)
+            }
             EditedValue::Empty => {
                 self.remove_entry(db, slot, Removal::Emptied(index_state), shared);
                 None

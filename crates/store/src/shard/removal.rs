@@ -1,6 +1,7 @@
 //! Reasons for which an entry is removed, and the room that eviction makes for a write.
 
 use super::Locked;
+use crate::classes::Gone;
 use crate::event::Class;
 
 /// Number of bytes for which a write evicts.
@@ -37,6 +38,19 @@ pub(crate) enum Removal {
     Evicted,
     /// The last element of the entry's collection has expired.
     Emptied(IndexState),
+}
+
+impl Removal {
+    /// Returns the reason for the statistics of classes. `is_stale` means that a tag of the entry
+    /// was invalidated.
+    pub fn gone(self, is_stale: bool) -> Gone {
+        match self {
+            _ if is_stale => Gone::Invalidated,
+            Removal::Deleted => Gone::Deleted,
+            Removal::Evicted => Gone::Evicted,
+            _ => Gone::Expired,
+        }
+    }
 }
 
 /// Position of an entry relative to the expiry index when its value is changed.

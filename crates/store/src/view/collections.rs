@@ -4,6 +4,7 @@
 //! block, as one allocation, or in a separate structure. An empty collection deletes the key.
 
 use super::{NewDeadline, Purpose, View};
+use crate::classes::Gone;
 use crate::collection::{ChangedElements, Collection, Representation, Scene};
 use crate::item::WrongType;
 use crate::object::{InObject, Object, is_lent, kind_of};
@@ -150,7 +151,12 @@ impl<'a> View<'a> {
             self.keep_names(key, names);
             let is_new = !collection.is_void();
             if is_new {
-                self.put_object(key, None, collection.into_object(), None);
+                let own = self.ruled_move(key, None);
+                if let Some(own) = own {
+                    let now = self.now;
+                    self.parts(key).2.note_ttl(key, own, now);
+                }
+                self.put_object(key, None, collection.into_object(), own);
             }
             return Ok(Some(Edited {
                 result,
@@ -182,6 +188,7 @@ impl<'a> View<'a> {
             EditedValue::Stored(slot, filed) => {
                 let added = self.outside_bytes(key, slot).saturating_sub(before);
                 let (space, _, locked) = self.parts(key);
+                locked.note_change(key, false);
                 locked.make_room(key.db, Room::written(added), space.shared());
                 self.written(key, filed);
                 false
@@ -292,6 +299,11 @@ impl<'a> View<'a> {
         self.parts(key).2.changed = None;
         if !object.is_empty_collection() {
             let written = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
+            let written = self.ruled(key, None, written);
+            let deadline = match written {
+                NewDeadline::At(deadline) => Some(deadline),
+                NewDeadline::Clear | NewDeadline::Keep => None,
+            };
             let found = self.without_tags(key, found);
             self.note_write(key, found, written);
             self.put_object(key, found, object, deadline);
@@ -328,6 +340,7 @@ impl<'a> View<'a> {
             Value::Outside(object) => object.duplicate(&scene),
         };
         let found = self.live(to);
+        let own = self.ruled_move(to, own);
         self.put_object(to, found, object, own);
         self.pass_labels(to, &labels);
         true
@@ -352,12 +365,16 @@ impl<'a> View<'a> {
             Value::Outside(Object::Lent(_)) => return false,
             Value::Outside(_) => None,
         };
+        locked.note_removal(from.db, slot, Gone::Deleted);
+        let db = self.db(from);
         let object = db.delete(slot).or(inline);
+        let locked = self.parts(from).2;
         locked.mark_changed(from.db, from.bytes, InvalidationCause::Command);
         locked.account(from.db, space.shared());
         let found = self.live(to);
         self.mark_ready(from);
         let object = object.expect("a value is inline or outside");
+        let own = self.ruled_move(to, own);
         self.put_object(to, found, object, own);
         self.pass_labels(to, &labels);
         self.pass_protection(to, is_protected);

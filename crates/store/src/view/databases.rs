@@ -134,6 +134,9 @@ impl View<'_> {
             has_ready |= locked.waiting.has_ready();
             if let Some(data) = locked.dbs.get_mut(db as usize).and_then(Option::take) {
                 locked.changes += data.entries.len() as u64;
+                if let Some(classes) = &mut locked.classes {
+                    classes.flushed(db);
+                }
                 locked.defer_database(data, space.shared());
                 locked.account(db, space.shared());
                 space.publish_due(shard, locked);

@@ -100,7 +100,9 @@ impl View<'_> {
                 }
             });
         }
-        self.parts(key).2.scratch = marked;
+        let locked = self.parts(key).2;
+        locked.note_change(key, false);
+        locked.scratch = marked;
     }
 
     /// Makes later CAS numbers of a key greater than this one, which an item in a file has, so that

@@ -211,6 +211,7 @@ impl View<'_> {
         };
         let lent = NewValue::Outside(Object::Lent(Lent { kind, bytes }));
         let (_, taken) = db.change(slot, lent, own);
+        self.parts(key).2.note_change(key, false);
         self.recount(key);
         Some((inline.or(taken)?, own))
     }
@@ -295,7 +296,10 @@ impl View<'_> {
         let Some((object, _)) = from.take_value(key) else {
             return;
         };
-        let slot = self.replace_lent(key, slot, object);
+        let mut slot = self.replace_lent(key, slot, object);
+        if self.parts(key).2.classes.is_some() {
+            slot = self.class_hit(key, slot);
+        }
         self.db(key).hit(slot);
     }
 
@@ -337,6 +341,7 @@ impl View<'_> {
             }
             _ => db.change(slot, NewValue::Outside(object), filed),
         };
+        locked.note_change(key, false);
         locked.account(key.db, space.shared());
         if filed.is_some() {
             space.publish_deadline(shard, key.db, locked);
@@ -366,6 +371,7 @@ impl View<'_> {
                 locked.defer_drop(Some(object), space.shared());
             }
             (Some((object, own)), found) => {
+                let own = self.ruled_in_annex(key, found, own);
                 self.place(key, found, object, own);
                 self.pass_labels(key, &labels);
                 self.pass_protection(key, is_protected);

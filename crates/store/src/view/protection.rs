@@ -46,7 +46,9 @@ impl View<'_> {
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
         db.protect(slot, is_protected);
-        self.parts(key).2.account(key.db, shared);
+        let locked = self.parts(key).2;
+        locked.note_change(key, false);
+        locked.account(key.db, shared);
     }
 
     /// Passes the protected keys of a database among about `count` keys, beginning at `cursor`, to

@@ -77,6 +77,7 @@ impl View<'_> {
     ) {
         let found = self.live(key);
         let found = self.retagged(key, found, deadline);
+        let deadline = self.ruled(key, found, deadline);
         if deadline != NewDeadline::Keep {
             self.note_write(key, found, deadline);
         }
@@ -93,13 +94,13 @@ impl View<'_> {
     #[inline]
     pub(super) fn note_write(&mut self, key: &Key<'_>, found: Option<Slot>, deadline: NewDeadline) {
         let now = self.now;
-        let lifetimes = &mut self.parts(key).2.lifetimes;
+        let locked = self.parts(key).2;
         // A new entry is noted where it is inserted.
         if found.is_some() {
-            lifetimes.written(key.hash, key.db, now);
+            locked.lifetimes.written(key.hash, key.db, now);
         }
         if let NewDeadline::At(deadline) = deadline {
-            lifetimes.deadline_set(deadline, now);
+            locked.note_ttl(key, deadline, now);
         }
     }
 
@@ -140,6 +141,7 @@ impl View<'_> {
         if let Some(slot) = found {
             let (slot, dropped) = db.change(slot, value, at);
             db.hit(slot);
+            locked.note_change(key, false);
             locked.defer_drop(dropped, shared);
             locked.make_room(key.db, Room::written(value_bytes), shared);
         } else {
@@ -158,6 +160,7 @@ impl View<'_> {
                 .expect("the database was created above");
             db.insert(key.hash, key.bytes, value, at);
             locked.lifetimes.written(key.hash, key.db, now);
+            locked.note_change(key, true);
         }
     }
 
@@ -263,6 +266,7 @@ impl View<'_> {
             result
         });
         let (space, _, locked) = self.parts(key);
+        locked.note_change(key, false);
         if added > 0 {
             let is_huge = |object: &mut Object| object.used_bytes() > HUGE_BYTES;
             let db = locked.dbs[key.db as usize].as_mut();

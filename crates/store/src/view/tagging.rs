@@ -90,6 +90,7 @@ impl View<'_> {
         let names = tags.iter().take(crate::TAGS_MAX).map(AsRef::as_ref);
         let slot = db.set_groups(slot, names, soft.note());
         let locked = self.parts(key).2;
+        locked.note_change(key, false);
         locked.account(key.db, shared);
         if !tags.is_empty() {
             let room = Room::written(tags.len() * BYTES_PER_TAG);
