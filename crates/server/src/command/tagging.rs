@@ -153,7 +153,7 @@ fn tagkeys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// Parses the time after SOFT, or the instant after SOFTAT. Returns the last instant at which keys
 /// are stale.
-pub fn soft_until(text: &[u8], is_instant: bool, now: Tick) -> Result<Tick, Refusal> {
+fn soft_until(text: &[u8], is_instant: bool, now: Tick) -> Result<Tick, Refusal> {
     let number = parse_i64(text).filter(|number| *number > 0);
     let number = number.ok_or(WRONG_SOFT)? as u64;
     let until = if is_instant {

@@ -4,7 +4,6 @@ mod stream;
 
 use super::replies::Value;
 use super::{NAMES_PER_COMMAND, Ran, ReplyAt, add_marks};
-use crate::command::tagging;
 use crate::context::Ctx;
 use durability::dump::payload_of;
 use session::feed::{Batch, named};
@@ -14,7 +13,7 @@ use std::collections::BTreeMap;
 use store::{Hash, Key, Kind, Lost, Removed, Tick};
 use wire::Args;
 use wire::dump::may_have_deadlines;
-use wire::number::Text;
+use wire::number::{Text, parse_i64};
 
 /// A command whose effect is added to a batch.
 pub struct Rewrite<'c, 'a, 'v> {
@@ -193,21 +192,19 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         self.batch.add_iter(self.db, named(spec.name, self.args));
     }
 
+    /// Adds INVALIDATE, which has succeeded, with the end of SOFT as an instant.
     fn invalidated(&mut self) -> Option<()> {
         let args = self.args;
-        let soft = args
-            .len()
-            .checked_sub(2)
-            .filter(|at| args.is(*at, "soft"))?;
-        let tags = tagging::counted(args.from(1)).ok()?;
-        if soft != 2 + tags.len() {
+        let tags = usize::try_from(parse_i64(&args[1])?).ok()?;
+        let Some(ms) = args.get(3 + tags).filter(|_| args.is(2 + tags, "soft")) else {
             self.same();
             return Some(());
-        }
-        let until = tagging::soft_until(&args[soft + 1], false, self.ctx.view.now()).ok()?;
-        let text = Text::unsigned(until.0);
+        };
+        let ms = u64::try_from(parse_i64(ms)?).ok()?;
+        let until = self.ctx.view.now().0.saturating_add(ms).min(Tick::MAX.0);
+        let text = Text::unsigned(until);
         let mut words: Vec<&[u8]> = vec![b"INVALIDATE", &args[1]];
-        words.extend(tags.iter());
+        words.extend(args.from(2).first(tags).iter());
         words.extend([&b"SOFTAT"[..], text.as_bytes()]);
         self.add(&words);
         Some(())
