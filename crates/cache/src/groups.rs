@@ -304,19 +304,22 @@ impl Groups {
     }
 
     /// Takes the name from a group, which is dissolved after `until`, as are the softened groups of
-    /// the name at the latest. Returns the number of members that are softened now. Takes constant
-    /// time for each group that ends earlier than before, apart from the search for the name.
-    pub fn soften(&mut self, name: &[u8], until: Tick) -> u64 {
+    /// the name at the latest. Returns the number of members that are softened now, and whether
+    /// some are dissolved earlier than before. Takes constant time for each group that ends earlier
+    /// than before, apart from the search for the name.
+    pub fn soften(&mut self, name: &[u8], until: Tick) -> (u64, bool) {
         let numbers = self.soft.get(name).into_iter().flatten().rev();
         let later = numbers.take_while(|number| self.group(**number).until > Some(until));
-        for number in later.copied().collect::<Vec<_>>() {
+        let later = later.copied().collect::<Vec<_>>();
+        let are_shorter = !later.is_empty();
+        for number in later {
             let before = self.group_mut(number).until.replace(until);
             let before = before.expect("it is softened");
             self.soft_by_end.remove(&(before, number));
             self.soft_by_end.insert((until, number));
         }
         let Some((name, number)) = self.by_name.remove_entry(name) else {
-            return 0;
+            return (0, are_shorter);
         };
         self.dissolved += 1;
         let at = self.dissolved;
@@ -325,7 +328,7 @@ impl Groups {
         let members = group.members.len() as u64;
         self.soft.entry(name).or_default().push_back(number);
         self.soft_by_end.insert((until, number));
-        members
+        (members, are_shorter)
     }
 
     /// Dissolves the softened groups whose last instant has passed. Returns whether there were any.

@@ -7,6 +7,7 @@
 //! All changes of an entry go through [`PackedEntries::reshape`]. It returns the entry's slot after
 //! the change, and the caller notifies the algorithms.
 
+mod dismantle;
 mod marks;
 mod owners;
 mod unsaved;
@@ -25,11 +26,6 @@ use policy::{Meta, Slot, Tick};
 use siphasher::sip::SipHasher13;
 use std::cell::Cell;
 use std::marker::PhantomData;
-
-/// Number of bytes of an outside object that count as one step of [`PackedEntries::dismantle`].
-const BYTES_PER_STEP: usize = 32 << 10;
-/// Number of pages freed in one step of [`PackedEntries::dismantle`].
-const PAGES_AT_ONCE: usize = 4;
 
 /// Entries by slot and by key. `M` and `L` are the types of the state that the policy and the
 /// expiry index keep in each entry.
@@ -518,31 +514,6 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         (layout.kind() == OUTSIDE).then(|| Blocks::<O>::number(block, layout))
     }
 
-    /// Removes up to `steps` outside objects, or fewer if they are large, passes each to `each`,
-    /// and frees a few pages of blocks. Returns whether anything is left. Use it for storage that
-    /// is no longer needed, because freeing everything at once may take long.
-    pub fn dismantle(&mut self, steps: u32, mut each: impl FnMut(O)) -> bool {
-        let mut left = steps;
-        while left > 0 {
-            let Some(last) = self.blocks.outside.last_mut() else {
-                return self.blocks.arena.dismantle(PAGES_AT_ONCE);
-            };
-            if last
-                .as_mut()
-                .is_some_and(|held| held.object.dismantle(steps))
-            {
-                return true;
-            }
-            left -= 1;
-            if let Some(Some(held)) = self.blocks.outside.pop() {
-                let more = held.object.heap_bytes() / BYTES_PER_STEP;
-                left = left.saturating_sub(u32::try_from(more).unwrap_or(u32::MAX));
-                each(held.object);
-            }
-        }
-        true
-    }
-
     /// Moves one live entry out of the sparsest page and returns its old and new slot. Returns
     /// `None` if too little memory is free for compaction to be worthwhile.
     pub fn compact(&mut self) -> Option<(Slot, Slot)> {
@@ -585,8 +556,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
-    /// Returns the total number of bytes in a live entry's block, outside object and outside key, as
-    /// far as it fits into 32 bits.
+    /// Returns the total number of bytes in a live entry's block, outside object and outside key,
+    /// as far as it fits into 32 bits.
     pub fn weight_of(&self, slot: Slot) -> u32 {
         u32::try_from(self.bytes_of(slot)).unwrap_or(u32::MAX)
     }

@@ -169,24 +169,28 @@ impl Origins {
         let route = routes.of(key.host()).ok_or(Failure::Connection)?;
         let has_content = !outgoing.body.is_end_stream();
         let method = outgoing.method.clone();
+        let is_safe = matches!(method, Method::GET | Method::HEAD);
         let headers = self.headers(&outgoing).ok_or(Failure::Connection)?;
         let mut body = outgoing.body;
         let (mut tried, mut failure) = (vec![], None);
         loop {
             let now_ms = self.clock.now_ms();
-            let may_probe = !has_content && route.servers.len() > 1;
+            let may_probe = is_safe && !has_content && route.servers.len() > 1;
             let Some(server) = route.choose(now_ms, &tried, may_probe) else {
                 return Err(failure.unwrap_or_else(|| {
                     self.metrics.failure(Failure::Down);
                     Failure::Down
                 }));
             };
+            let was_down = server.is_down();
             let mut request = Request::new(std::mem::replace(&mut body, Content::empty()));
             *request.method_mut() = method.clone();
             *request.uri_mut() = address(&server.url, key).ok_or(Failure::Connection)?;
             *request.headers_mut() = headers.clone();
             match self.send_to(server, &routes.client, request, key).await {
                 Ok(response) => return Ok(response),
+                // A server that was down and accepts connections may still not answer.
+                Err((reason, false)) if may_probe && was_down => failure = Some(reason),
                 Err((reason, false)) => return Err(reason),
                 Err((reason, true)) if has_content => return Err(reason),
                 Err((reason, true)) => failure = Some(reason),

@@ -277,7 +277,10 @@ impl Node {
         if present.has(Present::UNKEYED) {
             fields::remove_unkeyed(&mut parts.headers);
         }
-        if let (Some(protocol), Some(upgrade)) = (protocol, parts.extensions.remove()) {
+        // A request with content is forwarded as HTTP.
+        if body.is_end_stream()
+            && let (Some(protocol), Some(upgrade)) = (protocol, parts.extensions.remove())
+        {
             let (node, headers) = (self.clone(), parts.headers);
             return Box::pin(node.upgrade(headers, protocol, key, client, upgrade)).await;
         }

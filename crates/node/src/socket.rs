@@ -7,8 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
 
-/// Connection over TCP, with or without TLS, or of a Unix socket. It is one type for all, because the code that serves
-/// HTTP is compiled for each type of connection.
+/// Connection over TCP, with or without TLS, or of a Unix socket. It is one type for all, because
+/// the code that serves HTTP is compiled for each type of connection.
 pub enum Socket {
     /// Without TLS.
     Plain(TcpStream),

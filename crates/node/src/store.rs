@@ -1,10 +1,12 @@
 //! Memory tier: responses by URL, limited in bytes, with the library's eviction policies and expiry
 //! index. Responses that it evicts are offered to the disk tier, if there is one.
 
+mod purging;
+
 use crate::budget::{Budget, Charge};
 use crate::clock::Clock;
 use crate::config::{ClusterConfig, Config, Invalid, STORE_SHARDS};
-use crate::disk::{Disk, DiskStats, Job, Left, Position, Queue, Step, Victim, key_hash};
+use crate::disk::{Disk, DiskStats, Job, Left, Position, Queue, Step, Victim};
 use crate::object::{Head, Object, Resource};
 use crate::purge::{Purges, Target};
 use crate::rules::fields::Lines;
@@ -500,60 +502,6 @@ impl Store {
         if let Some(disk) = &self.disk {
             disk.sync_removals();
         }
-    }
-
-    /// Purges the memory tier. Returns the hashes of the URLs concerned.
-    fn purge_memory(&self, target: &Target, is_soft: bool) -> HashSet<u64> {
-        let mut concerned = HashSet::new();
-        let mut concerns = |key: &Key, resource: &Arc<Resource>| {
-            let mut variants = resource.variants.iter();
-            let is_concerned = variants.any(|object| target.concerns(key, &object.head.tags));
-            if is_concerned {
-                concerned.insert(key_hash(key));
-            }
-            is_concerned
-        };
-        if let Target::Url(key) = target {
-            let has_changed = match is_soft {
-                true => self.soften(key, target),
-                false => self.cache.remove(key),
-            };
-            concerned.extend(has_changed.then(|| key_hash(key)));
-        } else if is_soft {
-            let mut keys = vec![];
-            self.cache.for_each(|key, resource| {
-                if concerns(key, resource) {
-                    keys.push(key.clone());
-                }
-            });
-            keys.iter().for_each(|key| _ = self.soften(key, target));
-        } else {
-            self.cache.invalidate_if(concerns);
-        }
-        concerned
-    }
-
-    /// Ends the freshness of the responses under a URL that a purge concerns.
-    fn soften(&self, key: &Key, target: &Target) -> bool {
-        let now_ms = self.clock.now_ms();
-        let mut has_changed = false;
-        self.change(key, |resource| {
-            has_changed = !resource.variants.is_empty();
-            let soften = |object: &Object| {
-                let mut object = object.clone();
-                if target.concerns(key, &object.head.tags) {
-                    let mut head = Head::clone(&object.head);
-                    head.terms.end_freshness(now_ms);
-                    object.head = Arc::new(head);
-                }
-                object
-            };
-            has_changed.then(|| Resource {
-                variants: resource.variants.iter().map(soften).collect(),
-                place: None,
-            })
-        });
-        has_changed
     }
 
     /// Removes expired responses. Needed with manual clocks only.

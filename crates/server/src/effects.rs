@@ -164,9 +164,14 @@ fn add_removed(keyspace: &Keyspace, batch: &mut Batch, view: &mut View<'_>, one:
         Lost::Expired | Lost::Evicted | Lost::WhileLent => {
             return batch.add(one.db, &[b"DEL", key]);
         }
-        Lost::TimeAfter(deadline) => {
-            let text = Text::unsigned(deadline.0);
-            return batch.add(one.db, &[b"PEXPIREAT", key, text.as_bytes()]);
+        Lost::TimeAfter(_) => {
+            // The command itself may have set another deadline, or removed it.
+            let named = keyspace.key(one.db, key);
+            if let Some(Some(deadline)) = view.deadline(&named) {
+                let text = Text::unsigned(deadline.0);
+                batch.add(one.db, &[b"PEXPIREAT", key, text.as_bytes()]);
+            }
+            return;
         }
         Lost::Elements(Class::Hash, names) => (b"HDEL", names),
         Lost::Elements(Class::Set, names) => (b"SREM", names),

@@ -92,18 +92,20 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             classes::parse(text).map(|classes| Value::Text(classes::show(&classes)))
         }
         Kind::Percentiles => percentiles(text).map(|_| Value::Text(text.trim().to_owned())),
-        Kind::Fixed(allowed) => {
-            if allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) {
-                let text = if text == "\"\"" { "" } else { text };
-                Ok(Value::Text(text.to_ascii_lowercase()))
-            } else {
-                Err(format!(
-                    "not supported: the only accepted value is '{}'",
-                    allowed[0]
-                ))
-            }
-        }
+        Kind::Fixed(allowed) => fixed(allowed, text),
     }
+}
+
+/// Checks the text of a setting that accepts some words only.
+fn fixed(allowed: &[&str], text: &str) -> Result<Value, String> {
+    if !allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) {
+        let only = allowed[0];
+        return Err(format!(
+            "not supported: the only accepted value is '{only}'"
+        ));
+    }
+    let text = if text == "\"\"" { "" } else { text };
+    Ok(Value::Text(text.to_ascii_lowercase()))
 }
 
 /// Checks the name of a file in `dir`. Each file is a single line in a manifest, so line breaks are

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_that_cannot_be_told_apart_are_refused() {
+    fn classes_that_are_not_distinct_are_refused() {
         let error = |rules| Classes::new(rules).expect_err("it is refused");
         let two = vec![rule("a", "x", None), rule("a", "y", None)];
         assert_eq!(error(two), "there are two classes 'a'");

@@ -12,12 +12,13 @@ use crate::saving::Saving;
 use crate::shared::{DATABASES_MAX, Db, Shared};
 use crate::tracking::{Discarded, InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
-use cache::{Outside, Scope, Value};
+use cache::{Scope, Value};
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod check;
 mod classes;
 mod edit;
 mod invalidation;
@@ -533,32 +534,6 @@ impl Locked {
         let dbs = self.dbs.iter().zip(&self.db_bytes);
         dbs.flat_map(|(db, bytes)| db.as_ref().map(|db| db.evictable_bytes(*bytes)))
             .sum()
-    }
-
-    /// Panics if a structure is inconsistent.
-    pub fn check(&mut self) {
-        if let Some(tracked) = &self.tracked {
-            tracked.check();
-        }
-        if let Some(leases) = &self.leases {
-            leases.check();
-        }
-        for (db, bytes) in self.dbs.iter_mut().zip(&self.db_bytes) {
-            if let Some(db) = db {
-                db.check();
-                edit::check(db);
-            } else {
-                assert_eq!(*bytes, 0);
-            }
-        }
-        assert_eq!(self.db_bytes.iter().sum::<u64>(), self.used_bytes);
-        self.local.iter().for_each(LocalKeys::check);
-        self.check_classes();
-        let small = self.deferred.iter().map(|o| o.heap_bytes() as u64);
-        let large = self.deferred_large.iter().map(|waste| waste.bytes);
-        let flushed = self.flushed.iter().map(|waste| waste.bytes);
-        let pending: u64 = small.chain(large).chain(flushed).sum();
-        assert_eq!(pending, self.pending_bytes);
     }
 
     /// Does up to `steps` steps of background work other than eviction and returns whether there is

@@ -21,8 +21,16 @@ pub(crate) fn deadline_of(db: &Db, slot: Slot) -> Option<Tick> {
 #[inline]
 pub(crate) fn soft_of(db: &Db, slot: Slot) -> Soft {
     match db.soft_until(slot) {
-        Some(_) => Soft::window(WINDOW_MS_MAX),
+        Some(_) => softened(db, slot),
         None => Soft::of(db.note(slot)),
+    }
+}
+
+/// Returns the freshness of an entry with an invalidated tag.
+pub(crate) fn softened(db: &Db, slot: Slot) -> Soft {
+    Soft {
+        window_ms: WINDOW_MS_MAX,
+        ..Soft::of(db.note(slot))
     }
 }
 
@@ -32,7 +40,8 @@ pub(crate) fn soft_of(db: &Db, slot: Slot) -> Soft {
 pub struct Soft {
     /// Time in milliseconds before the deadline in which the value is stale.
     pub window_ms: u64,
-    /// Whether the key says that there is no value.
+    /// Whether the key says that there is no value. If the window is not 0, a tag was invalidated
+    /// since, so that nobody knows.
     pub is_negative: bool,
 }
 

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::shared::Db;
-use crate::soft::{Soft, WINDOW_MS_MAX};
+use crate::soft::{Soft, softened};
 use policy::Slot;
 
 /// Maximum length of a tag in bytes.
@@ -36,7 +36,7 @@ pub(crate) fn encode_labels(data: &Db, slot: Slot, is_softened: bool) -> Vec<u8>
     let mut bytes = Vec::new();
     if data.has_groups() {
         let note = match is_softened {
-            true => Soft::window(WINDOW_MS_MAX).note(),
+            true => softened(data, slot).note(),
             false => data.note(slot),
         };
         if note != 0 {

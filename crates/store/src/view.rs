@@ -20,9 +20,7 @@ use crate::soft::deadline_of;
 use crate::tracking::InvalidationCause;
 use cache::{NewValue, Scope, Value};
 use policy::{Budget, Slot, Tick};
-use std::sync::Arc;
 use std::sync::MutexGuard;
-use std::sync::atomic::AtomicBool;
 
 mod classes;
 mod collections;
@@ -38,6 +36,7 @@ mod strings;
 mod tagging;
 mod tracking;
 mod waiting;
+mod watching;
 
 pub use collections::{AnyCollection, Edited};
 pub use fetching::Freshness;
@@ -537,33 +536,6 @@ impl<'a> View<'a> {
         }
         self.parts(key).2.note_change(key, false);
         (slot, deadline)
-    }
-
-    /// Registers `flag` to be set at the next change of the key, for WATCH. Returns the earliest
-    /// deadline of the key and its elements.
-    pub fn watch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) -> Option<Tick> {
-        let found = self.live_or_dead(key, Purpose::Read).ok();
-        let due = found.and_then(|slot| self.db(key).entries.shape(slot).deadline);
-        let flags = self
-            .parts(key)
-            .2
-            .watched
-            .entry((key.db, key.bytes.into()))
-            .or_default();
-        flags.push(flag.clone());
-        due
-    }
-
-    /// Removes the registration of `flag` for a key.
-    pub fn unwatch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) {
-        let watched = &mut self.parts(key).2.watched;
-        let name = (key.db, Box::from(key.bytes));
-        if let Some(flags) = watched.get_mut(&name) {
-            flags.retain(|f| !Arc::ptr_eq(f, flag));
-            if flags.is_empty() {
-                watched.remove(&name);
-            }
-        }
     }
 
     /// Evicts entries if the memory is over its limit. Returns true if writes must be refused: the

@@ -12,8 +12,8 @@ const WORD: usize = 8;
 /// Checksums of each byte followed by a number of zero bytes, from 0 to 7, in the lower half. The
 /// checksum is linear, so that the sum of a word is the sum (exclusive or) of its bytes, which do
 /// not depend on each other: slicing by eight, by M. Kounavis and F. Berry, "A Systematic Approach
-/// to Building High Performance Software-Based CRC Generators", ISCC 2005. The upper half of `{` has
-/// a bit for each number of zero bytes, so that a sum shows whether a byte was `{`.
+/// to Building High Performance Software-Based CRC Generators", ISCC 2005. The upper half of `{`
+/// has a bit for each number of zero bytes, so that a sum shows whether a byte was `{`.
 const TABLES: [[u32; 256]; WORD] = {
     let mut tables = [[0; 256]; WORD];
     let mut byte = 0;

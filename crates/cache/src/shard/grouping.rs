@@ -67,12 +67,12 @@ where
     }
 
     /// Takes the name from a group, whose members become stale after `until`, in constant time.
-    /// Returns their number.
-    pub fn soften(&mut self, name: &[u8], until: Tick) -> u64 {
+    /// Returns their number, and whether earlier members become stale earlier than before.
+    pub fn soften(&mut self, name: &[u8], until: Tick) -> (u64, bool) {
         let groups = self.groups.as_mut();
-        let members = groups.map_or(0, |groups| groups.soften(name, until));
-        self.has_stale |= members > 0;
-        members
+        let softened = groups.map_or((0, false), |groups| groups.soften(name, until));
+        self.has_stale |= softened.0 > 0;
+        softened
     }
 
     /// Makes the members of softened groups stale whose last instant has passed. Returns whether

@@ -54,7 +54,7 @@ impl Server {
         self.is_unhealthy.load(Relaxed)
     }
 
-    fn is_down(&self) -> bool {
+    pub fn is_down(&self) -> bool {
         self.circuit.is_doubtful() && self.circuit.down_since_ms().is_some()
     }
 
@@ -106,7 +106,9 @@ impl Route {
         let turn = self.turn.fetch_add(1, Relaxed) % count.max(1);
         let in_turn = self.servers.iter().cycle().skip(turn).take(count);
         let up = in_turn.filter(is_left);
-        let up = up.filter(|server| !server.is_down() && !server.is_unhealthy());
+        // The result of a check counts for the routes that have checks.
+        let is_out = |server: &Server| self.health.is_some() && server.is_unhealthy();
+        let up = up.filter(|server| !server.is_down() && !is_out(server));
         let least = up.min_by_key(|server| server.open.load(Relaxed));
         least.or_else(|| left().find(|server| server.circuit.admit(now_ms)))
     }
@@ -254,12 +256,21 @@ mod tests {
 
     #[test]
     fn an_unhealthy_server_receives_requests_only_if_all_are_unhealthy() {
-        let route = route(2);
+        let mut route = route(2);
+        route.health = Some(Health {
+            path: "/".to_owned(),
+            interval: std::time::Duration::from_secs(1),
+        });
         route.servers[1].is_unhealthy.store(true, Relaxed);
         for _ in 0..4 {
             assert_eq!(place(&route, route.choose(0, &[], true)), Some(0));
         }
         route.servers[0].is_unhealthy.store(true, Relaxed);
         assert!(route.choose(0, &[], true).is_some());
+        // Without checks nothing would end the state.
+        route.health = None;
+        route.servers[0].is_unhealthy.store(false, Relaxed);
+        let chosen = [0; 4].map(|_| place(&route, route.choose(0, &[], true)));
+        assert!(chosen.contains(&Some(1)), "{chosen:?}");
     }
 }

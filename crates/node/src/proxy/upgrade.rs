@@ -9,7 +9,7 @@ use crate::origin::Outgoing;
 use crate::rules::fields;
 use crate::rules::key::Key;
 use crate::rules::status::{CacheStatus, Forward};
-use hyper::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Response, StatusCode, Version};
@@ -30,7 +30,10 @@ fn protocol(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     let is_listed = names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
     // HTTP/2 without TLS is not offered to origins.
-    let is_http = |value: &&HeaderValue| value.as_bytes().starts_with(b"h2c");
+    let is_http = |value: &&HeaderValue| {
+        let mut names = value.as_bytes().split(|byte| *byte == b',');
+        names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"h2c"))
+    };
     headers
         .get(UPGRADE)
         .filter(|value| is_listed && !is_http(value))
@@ -61,6 +64,8 @@ impl Node {
             let text = "too many connections use other protocols";
             return self.refuse(StatusCode::SERVICE_UNAVAILABLE, text);
         };
+        // It says 0 at most, because the request has no content.
+        headers.remove(CONTENT_LENGTH);
         set(&mut headers, protocol);
         let outgoing = Outgoing {
             method: Method::GET,

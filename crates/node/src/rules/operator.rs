@@ -105,9 +105,12 @@ impl Rule {
     /// Returns true if a request must go to the origin without a look-up.
     pub fn bypasses(&self, headers: &HeaderMap) -> bool {
         let mut names = cookies(headers).map(|cookie| cookie.split('=').next().unwrap_or_default());
+        // A line that is no text may contain any cookie.
+        let mut lines = headers.get_all(COOKIE).iter();
+        let has_other = lines.any(|line| std::str::from_utf8(line.as_bytes()).is_err());
         self.is_bypassed
             || (!self.bypass_cookies.is_empty()
-                && names.any(|name| any(&self.bypass_cookies, name)))
+                && (has_other || names.any(|name| any(&self.bypass_cookies, name))))
     }
 
     /// Returns true if the rule concerns cookies of requests.

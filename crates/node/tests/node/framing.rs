@@ -105,6 +105,21 @@ fn send_hidden_requests(is_direct: bool, before: usize) {
     assert!(heads.is_empty(), "requests that nobody has sent: {heads:?}");
 }
 
+/// Regression: such a request reached the origin with its length and without its content, so that
+/// the origin took the beginning of the next request for the content.
+#[test]
+fn a_request_with_content_does_not_leave_http() {
+    let origin = Origin::plain(FRESH, "content");
+    let site = Site::new(&origin);
+    let fields = "Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 3\r\n";
+    site.raw(format!("GET /x HTTP/1.1\r\nHost: a\r\n{fields}\r\nabc").as_bytes());
+    site.stop();
+    let heads = origin.settled_heads();
+    assert_eq!(heads.len(), 1, "{heads:?}");
+    assert!(heads[0].contains("content-length: 3\r\n"), "{heads:?}");
+    assert!(!heads[0].contains("upgrade"), "{heads:?}");
+}
+
 #[test]
 fn connection_does_not_remove_the_fields_of_the_node() {
     let origin = Origin::plain(FRESH, "content");

@@ -39,8 +39,8 @@ impl Locked {
     }
 
     /// Makes the keys of tags disappear, and fails the transactions that watch them; or makes them
-    /// stale until an instant, after which they disappear. Returns the number of keys; a key that
-    /// had two of the tags counts twice.
+    /// stale until an instant, after which they disappear. Returns the number of keys, and whether
+    /// there is a change; a key that had two of the tags counts twice.
     pub fn invalidate_tags(
         &mut self,
         db: u8,
@@ -48,22 +48,25 @@ impl Locked {
         soft_until: Option<Tick>,
         now: Tick,
         shared: &Shared,
-    ) -> u64 {
+    ) -> (u64, bool) {
         if let Some(leases) = &mut self.leases {
             tags.iter().for_each(|tag| leases.invalidated(db, tag));
         }
         let Some(Some(data)) = self.dbs.get_mut(db as usize) else {
-            return 0;
+            return (0, false);
         };
         if let Some(until) = soft_until {
-            return tags.iter().map(|tag| data.soften(tag, until)).sum();
+            return tags.iter().fold((0, false), |(keys, has_changed), tag| {
+                let (members, are_shorter) = data.soften(tag, until);
+                (keys + members, has_changed | are_shorter | (members > 0))
+            });
         }
         let keys: u64 = tags.iter().map(|tag| data.dissolve(tag)).sum();
         if keys > 0 {
             self.stale_since.get_or_insert(now);
             self.mark_stale_watchers(db, shared);
         }
-        keys
+        (keys, keys > 0)
     }
 
     /// Fails the transactions that watch keys with invalidated tags. After [`WATCHED_LOOKUPS_MAX`]

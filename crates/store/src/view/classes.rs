@@ -5,6 +5,7 @@ use crate::classes::{ClassSums, Classes, TtlRules};
 use crate::journal::{Lost, Removed};
 use crate::keyspace::Keyspace;
 use crate::shared::{Db, Key};
+use crate::soft::{Soft, soft_of};
 use policy::{Slot, Tick};
 use std::sync::Arc;
 
@@ -49,6 +50,10 @@ impl View<'_> {
         let Some(rules) = rules.filter(|rules| rules.is_sliding && self.decides_deadlines()) else {
             return slot;
         };
+        // A read makes no stale or negative value fresh.
+        if soft_of(self.db(key), slot) != Soft::default() {
+            return slot;
+        }
         let own = self.db(key).entries.own_deadline(slot);
         let (Some(own), Some(wanted)) = (own, rules.deadline(key.bytes, None, now)) else {
             return slot;
@@ -142,6 +147,13 @@ impl View<'_> {
             self.record_deadline(key, ruled);
         }
         ruled
+    }
+
+    /// Returns the deadline of a new key that was stored without one, and counts its TTL.
+    pub(super) fn ruled_new(&mut self, key: &Key<'_>) -> Option<Tick> {
+        let (own, now) = (self.ruled_move(key, None)?, self.now);
+        self.parts(key).2.note_ttl(key, own, now);
+        Some(own)
     }
 
     /// Returns the deadline of a key that a command has changed in an annex, where no rules hold.

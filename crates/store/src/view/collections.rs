@@ -151,11 +151,7 @@ impl<'a> View<'a> {
             self.keep_names(key, names);
             let is_new = !collection.is_void();
             if is_new {
-                let own = self.ruled_move(key, None);
-                if let Some(own) = own {
-                    let now = self.now;
-                    self.parts(key).2.note_ttl(key, own, now);
-                }
+                let own = self.ruled_new(key);
                 self.put_object(key, None, collection.into_object(), own);
             }
             return Ok(Some(Edited {

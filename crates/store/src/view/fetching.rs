@@ -51,6 +51,10 @@ impl View<'_> {
         let Some((db, slot)) = self.look_up(key) else {
             return Ok(None);
         };
+        let soft = soft_of(db, slot);
+        if soft.is_negative && soft.window_ms > 0 {
+            return Ok(None);
+        }
         let freshness = freshness(db, slot, now);
         Ok(Some((string_of(db.value(slot))?, freshness)))
     }

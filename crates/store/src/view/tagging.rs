@@ -148,16 +148,18 @@ impl View<'_> {
     /// had two of the tags counts twice. Needs all shards.
     pub fn invalidate(&mut self, db: u8, tags: &[&[u8]], soft_until: Option<Tick>) -> u64 {
         let (space, now) = (self.space, self.now);
-        let mut keys = 0;
+        let (mut keys, mut is_changed) = (0, false);
         for (shard, locked) in self.all().iter_mut().enumerate() {
-            let count = locked.invalidate_tags(db, tags, soft_until, now, space.shared());
-            if count > 0 || soft_until.is_some() {
+            let (count, has_changed) =
+                locked.invalidate_tags(db, tags, soft_until, now, space.shared());
+            if has_changed {
                 space.publish_due(shard, locked);
-                locked.changes += count;
+                locked.changes += count.max(1);
             }
             keys += count;
+            is_changed |= has_changed;
         }
-        self.changes += u64::from(keys > 0);
+        self.changes += u64::from(is_changed);
         keys
     }
 

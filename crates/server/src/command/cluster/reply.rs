@@ -171,8 +171,12 @@ pub(super) fn info(ctx: &mut Ctx<'_, '_>, view: &View) {
         ("stats_messages_publish_received", received.to_string()),
         ("stats_messages_received", received.to_string()),
     ];
+    // As in Redis, the messages of a kind are listed once there are some.
+    let is_shown =
+        |(name, value): &&(&str, String)| !name.contains("_publish_") || value.as_str() != "0";
+    let lines = lines.iter().filter(is_shown);
     let lines = lines.map(|(name, value)| format!("cluster_{name}:{value}\r\n"));
-    let mut text = lines.concat() + "total_cluster_links_buffer_limit_exceeded:0\r\n";
+    let mut text = lines.collect::<String>() + "total_cluster_links_buffer_limit_exceeded:0\r\n";
     if ctx.server.cluster.is_routed() {
         let strength = ctx.server.cluster.seat.strength().word();
         text += &format!("cluster_strength:{strength}\r\n");

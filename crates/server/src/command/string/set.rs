@@ -150,6 +150,10 @@ pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
         ctx.reply.null();
         return Ok(());
     }
+    let fresh_until = match expiration {
+        DeadlineChange::To(NewDeadline::At(at)) => Some(at),
+        _ => None,
+    };
     let expiration = prolonged(expiration, wish.soft);
     let old = wish.is_get.then_some(&mut ctx.reply);
     let is_stored = ctx
@@ -158,7 +162,12 @@ pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     if let Some(tags) = tags.filter(|_| is_stored) {
         ctx.view.set_tags(&key, &tags);
     }
-    if let Some(soft) = wish.soft.filter(|_| is_stored) {
+    if let Some(mut soft) = wish.soft.filter(|_| is_stored) {
+        // The class of the key may have given it an earlier deadline.
+        if let (Some(fresh_until), Some(Some(deadline))) = (fresh_until, ctx.view.deadline(&key)) {
+            let left_ms = deadline.0.saturating_sub(fresh_until.0);
+            soft.window_ms = soft.window_ms.min(left_ms);
+        }
         ctx.view.set_soft(&key, soft);
     }
     match (wish.is_get, is_stored) {

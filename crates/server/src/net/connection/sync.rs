@@ -8,6 +8,7 @@ use crate::dispatch::Executor;
 use crate::seat::Confirmed;
 use crate::state::Server;
 use durability::aof::AppendOnly;
+use session::clients::flag as client_flag;
 use session::clock::Moment;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -186,9 +187,12 @@ impl Connection {
     pub(super) fn hold_answer(&mut self, server: &Server, reply: &[u8]) {
         let is_whole = self.pending_bytes() == 0;
         let is_error = reply.first() == Some(&b'-');
+        // Reads from replicas do not wait.
+        let flags = self.session.info.flags.load(Relaxed);
+        let is_of_replica = server.replication.is_replica() && flags & client_flag::READONLY != 0;
         if server.cluster.seat.is_sync()
             && !is_error
-            && let Some(awaited) = awaited(server, is_whole, true)
+            && let Some(awaited) = awaited(server, is_whole, !is_of_replica)
         {
             self.hold(awaited);
         }
