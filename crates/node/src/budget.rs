@@ -12,7 +12,7 @@
 //!
 //! Content from disk, from other nodes and of replies that are not kept enters the account when it
 //! is passed on to a connection. While the account is full, a reply has one chunk at a time there.
-//! Beyond [`OVERRUN_BYTES`], no further request goes to an origin or the disk.
+//! Beyond `OVERRUN_BYTES`, no further request goes to an origin or the disk.
 
 use bytes::Bytes;
 use std::fmt;

@@ -75,7 +75,7 @@ impl TtlRules {
         });
         let share = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let most = u128::from(ttl_ms) * u128::from(self.jitter_percent) / 100;
-        (most * u128::from(share) >> 32) as u64
+        ((most * u128::from(share)) >> 32) as u64
     }
 }
 

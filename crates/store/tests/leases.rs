@@ -189,10 +189,11 @@ impl Run {
         self.space
             .lock_all(Tick(self.now))
             .invalidate(DB, &[name.as_bytes()], None);
-        let gone = self.keys.extract_if(.., |_, held| held.tag == Some(tag));
-        // A look-up removes the key with its lease.
-        let gone: Vec<u8> = gone.map(|(key, _)| key).collect();
+        let tagged = self.keys.iter().filter(|(_, held)| held.tag == Some(tag));
+        let gone: Vec<u8> = tagged.map(|(key, _)| *key).collect();
         for key in gone {
+            self.keys.remove(&key);
+            // A look-up removes the key with its lease.
             self.on(key, |view, key| assert_eq!(view.kind(key), None));
             self.leases.remove(&key);
         }
