@@ -112,11 +112,13 @@ pub fn values_len(
     if !matches!(spec.run.work, Work::RepliedStrings) {
         return None;
     }
-    let len = |name: &[u8]| match view.peek(&keyspace.key(db, name)) {
-        Ok(Some(value)) => value.len(),
-        _ => 0,
-    };
-    Some(args.from(1).iter().map(len).sum())
+    let mut sum = 0;
+    spec.keys.each(args, |at| {
+        if let Ok(Some(value)) = view.peek(&keyspace.key(db, &args[at])) {
+            sum += value.len();
+        }
+    });
+    Some(sum)
 }
 
 /// Returns the maximum work of one step; `None` if it is not limited.
