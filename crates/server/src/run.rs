@@ -2,17 +2,13 @@
 
 use crate::command::acl::{check_users, load_at_start};
 use crate::command::scripting::functions::load_library;
-use crate::dispatch::long;
 use crate::loading::file::{self as loading, Origin, Source};
 use crate::net::listener::Listeners;
-use crate::net::worker::Worker;
-use crate::replica::{link, removal};
-use crate::replication::role;
 use crate::restart::work as restarts;
-use crate::saving::{work, writer};
+use crate::saving::work;
 use crate::state::{Server, thread_count};
-use crate::tls::{self, Tls};
-use crate::{aof, command, host, http, learner, links, logging, replay};
+use crate::tls::Tls;
+use crate::{command, host, http, learner, logging, replay};
 use durability::restart::handover::Handover;
 use durability::restart::{Request, Restart};
 use engine::segment;
@@ -28,6 +24,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
+use threads::{
+    StopOnDrop, start_aof, start_host, start_link, start_long, start_saving, start_watch,
+    start_workers, thread_for_scripts,
+};
+
+mod threads;
 
 /// A running server.
 pub struct Running {
@@ -116,7 +118,8 @@ fn conflicts(config: &Config) -> Vec<String> {
     let is_segment = config.number(Id::Engine) == SEGMENT_ENGINE;
     let cluster = match config.is_routed() && is_segment {
         true => Err(
-            "cluster-enabled yes: expected engine slab, because moves of slots list keys".into(),
+            "cluster-enabled yes: expected engine slab, because CLUSTER GETKEYSINSLOT lists keys"
+                .into(),
         ),
         false => Ok(()),
     };
@@ -317,136 +320,6 @@ fn prepare_load(server: &Server) -> Result<Option<Load>, String> {
     }))
 }
 
-/// Returns the builder of a thread that may run scripts. A part of the stack that is never used
-/// takes no memory.
-fn thread_for_scripts(name: String) -> Builder {
-    Builder::new().name(name).stack_size(script::STACK_BYTES)
-}
-
-/// Starts the thread for long commands.
-fn start_long(server: &Arc<Server>) -> Result<(), String> {
-    let watched = Arc::clone(server);
-    // Nobody waits for this thread, so that a long command does not delay the end of the process.
-    // If it panics, the values that it works on are lost, so that the server stops.
-    let thread = thread_for_scripts("long".to_owned());
-    let spawned = thread.spawn(move || {
-        let guard = StopOnDrop::new(watched);
-        long::run_thread(&guard.server);
-    });
-    let failed = |error| format!("thread for long commands: {error}");
-    spawned.map(drop).map_err(failed)
-}
-
-/// Starts the thread that writes snapshots.
-fn start_saving(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, String> {
-    let watched = Arc::clone(server);
-    // A panic could lose a value that the thread has borrowed, so that the server stops.
-    let thread = Builder::new().name("saving".to_owned());
-    let spawned = thread.spawn(move || {
-        let guard = StopOnDrop::new(watched);
-        writer::run(&guard.server);
-        Ok(())
-    });
-    spawned.map_err(|error| format!("thread for snapshots: {error}"))
-}
-
-/// Starts the thread that writes the append-only file.
-fn start_aof(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, String> {
-    let watched = Arc::clone(server);
-    let thread = Builder::new().name("aof".to_owned());
-    let spawned = thread.spawn(move || {
-        let guard = StopOnDrop::new(watched);
-        aof::writer::run(&guard.server);
-        Ok(())
-    });
-    spawned.map_err(|error| format!("thread of the append-only file: {error}"))
-}
-
-/// Starts the thread that follows a primary. Nobody waits for it, because it may wait for a
-/// network.
-fn start_link(server: &Arc<Server>) -> Result<(), String> {
-    if let Some((host, port)) = primary(&server.config)? {
-        role::follow(server, &host, port);
-    }
-    let server = Arc::clone(server);
-    let thread = thread_for_scripts("primary".to_owned());
-    let followed = Arc::clone(&server);
-    let link = thread.spawn(move || link::run(&followed));
-    let thread = Builder::new().name("primary-time".to_owned());
-    let watch = thread.spawn(move || removal::run(&server));
-    let failed = |error| format!("threads that follow a primary: {error}");
-    link.and(watch).map(|_| ()).map_err(failed)
-}
-
-/// Starts the threads of a node of a cluster. Nobody waits for them, because they may wait for
-/// etcd and for other nodes.
-fn start_host(server: &Arc<Server>) -> Result<(), String> {
-    if !server.cluster.is_routed() {
-        return Ok(());
-    }
-    type Run = fn(&Arc<Server>) -> Result<(), String>;
-    // Without the host, a primary serves until its fence, and no replica replaces it. Without the
-    // links, messages reach the subscribers of this node only.
-    let threads: [(&str, Run); 2] = [("cluster", host::run), ("links", links::run)];
-    for (name, run) in threads {
-        let watched = Arc::clone(server);
-        let spawned = Builder::new().name(name.to_owned()).spawn(move || {
-            let guard = StopOnDrop::new(watched);
-            if let Err(error) = run(&guard.server) {
-                log::error!("cluster: {error}");
-            }
-        });
-        spawned.map_err(|error| format!("thread of the cluster: {error}"))?;
-    }
-    Ok(())
-}
-
-/// Starts the thread that looks at the files of TLS, if a port uses it. Nobody waits for the
-/// thread, because it sleeps.
-fn start_watch(server: &Arc<Server>) -> Result<(), String> {
-    if !tls::is_used(&server.config) {
-        return Ok(());
-    }
-    let server = Arc::clone(server);
-    let thread = Builder::new().name("certificates".to_owned());
-    let spawned = thread.spawn(move || {
-        let stops = || server.lifecycle.stops();
-        tls::watch::run(&server.network.tls, &server.config, stops);
-    });
-    let failed = |error| format!("thread for the files of TLS: {error}");
-    spawned.map(|_| ()).map_err(failed)
-}
-
-/// Starts the workers. The first one gets the listeners.
-fn start_workers(
-    server: &Arc<Server>,
-    listeners: Listeners,
-) -> Result<Vec<JoinHandle<Result<(), String>>>, String> {
-    let mut listeners = Some(listeners);
-    let mut workers = Vec::new();
-    for index in 0..server.workers.count {
-        let listeners = listeners.take().unwrap_or_default();
-        let worker = Worker::new(Arc::clone(server), index, listeners)
-            .map_err(|error| format!("worker {index}: {error}"))?;
-        workers.push(worker);
-    }
-    let mut threads = Vec::new();
-    for (index, mut worker) in workers.into_iter().enumerate() {
-        let name = format!("worker-{index}");
-        let watched = Arc::clone(server);
-        let thread = thread_for_scripts(name).spawn(move || {
-            // A worker that ends, by an error or a panic, stops the server. Otherwise its clients
-            // would hang.
-            let guard = StopOnDrop::new(watched);
-            let result = worker.run();
-            guard.server.persistence.aof.end_worker();
-            result.map_err(|error| format!("worker {index}: {error}"))
-        });
-        threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
-    }
-    Ok(threads)
-}
-
 /// Stops the server, after a snapshot if save points are set. If the snapshot fails, the server
 /// goes on. `cause` is for the log.
 ///
@@ -504,27 +377,6 @@ fn with_snapshot(restart: &Restart, why: String) -> String {
             path.display()
         ),
         None => why,
-    }
-}
-
-/// Stops the server when the thread that owns it ends.
-struct StopOnDrop {
-    server: Arc<Server>,
-    is_armed: bool,
-}
-
-impl StopOnDrop {
-    fn new(server: Arc<Server>) -> Self {
-        let is_armed = true;
-        StopOnDrop { server, is_armed }
-    }
-}
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        if self.is_armed {
-            self.server.stop();
-        }
     }
 }
 
