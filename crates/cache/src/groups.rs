@@ -30,7 +30,7 @@ mod tests;
 use crate::block::{MARKS_MAX, NOTE};
 use members::Members;
 use policy::{Slot, Tick};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Bytes of a group other than its name and members: its counters of references and its place in
@@ -115,8 +115,8 @@ pub struct Groups {
     by_name: BTreeMap<Arc<[u8]>, u32>,
     groups: Vec<Option<Group>>,
     vacant: Vec<u32>,
-    /// Softened groups by name, the one that ends first in front.
-    soft: BTreeMap<Arc<[u8]>, VecDeque<u32>>,
+    /// Softened groups by name, and then by their last instants.
+    soft: BTreeMap<Arc<[u8]>, BTreeSet<(Tick, u32)>>,
     soft_by_end: BTreeSet<(Tick, u32)>,
     /// Numbers of dissolved groups whose number is not free again. Some may have no members left.
     stale: Vec<u32>,
@@ -213,10 +213,9 @@ impl Groups {
         };
         let name = Arc::clone(&group.name);
         self.soft_by_end.remove(&(until, number));
-        let numbers = self.soft.get_mut(&name).expect("the list has the group");
-        let at = numbers.iter().position(|of| *of == number);
-        numbers.remove(at.expect("the list has the group"));
-        if numbers.is_empty() {
+        let of_name = self.soft.get_mut(&name).expect("the list has the group");
+        of_name.remove(&(until, number));
+        if of_name.is_empty() {
             self.soft.remove(&name);
         }
         true
@@ -258,7 +257,8 @@ impl Groups {
     /// Returns the group that has a name, and those that had it and are softened.
     fn all_of(&self, name: &[u8]) -> impl Iterator<Item = u32> {
         let soft = self.soft.get(name).into_iter().flatten();
-        self.by_name.get(name).into_iter().chain(soft).copied()
+        let named = self.by_name.get(name).copied();
+        named.into_iter().chain(soft.map(|(_, number)| *number))
     }
 
     /// Returns the number of entries in the groups with a name.
@@ -280,8 +280,7 @@ impl Groups {
     /// from the search for the name.
     pub fn dissolve(&mut self, name: &[u8]) -> u64 {
         let mut members = 0;
-        for number in self.soft.remove(name).unwrap_or_default() {
-            let until = self.group(number).until.expect("it is softened");
+        for (until, number) in self.soft.remove(name).unwrap_or_default() {
             self.soft_by_end.remove(&(until, number));
             members += self.dissolve_number(number);
         }
@@ -308,41 +307,68 @@ impl Groups {
     /// some are dissolved earlier than before. Takes constant time for each group that ends earlier
     /// than before, apart from the search for the name.
     pub fn soften(&mut self, name: &[u8], until: Tick) -> (u64, bool) {
-        let numbers = self.soft.get(name).into_iter().flatten().rev();
-        let later = numbers.take_while(|number| self.group(**number).until > Some(until));
-        let later = later.copied().collect::<Vec<_>>();
+        let of_name = self.soft.get_mut(name);
+        let later = of_name.map(|of_name| of_name.split_off(&(until, u32::MAX)));
+        let later = later.unwrap_or_default();
         let are_shorter = !later.is_empty();
-        for number in later {
-            let before = self.group_mut(number).until.replace(until);
-            let before = before.expect("it is softened");
+        for (before, number) in later {
             self.soft_by_end.remove(&(before, number));
-            self.soft_by_end.insert((until, number));
+            self.add_soft(number, until);
         }
-        let Some((name, number)) = self.by_name.remove_entry(name) else {
+        let Some(number) = self.by_name.remove(name) else {
             return (0, are_shorter);
         };
         self.dissolved += 1;
         let at = self.dissolved;
         let group = self.group_mut(number);
-        (group.until, group.softened) = (Some(until), at);
+        group.softened = at;
         let members = group.members.len() as u64;
-        self.soft.entry(name).or_default().push_back(number);
-        self.soft_by_end.insert((until, number));
+        self.add_soft(number, until);
         (members, are_shorter)
     }
 
-    /// Dissolves the softened groups whose last instant has passed. Returns whether there were any.
-    pub fn end_soft(&mut self, now: Tick) -> bool {
-        let mut has_ended = false;
+    /// Adds a group to the lists of softened ones.
+    fn add_soft(&mut self, number: u32, until: Tick) {
+        let group = self.group_mut(number);
+        group.until = Some(until);
+        let name = Arc::clone(&group.name);
+        self.soft.entry(name).or_default().insert((until, number));
+        self.soft_by_end.insert((until, number));
+    }
+
+    /// Dissolves the softened groups whose last instant has passed, one in each step. Returns
+    /// whether there are more.
+    pub fn end_soft(&mut self, now: Tick, steps: &mut u32) -> bool {
         while let Some((until, number)) = self.soft_by_end.first().copied()
             && now > until
         {
-            self.take_soft(number);
-            self.group_mut(number).has_ended = true;
-            self.dissolve_number(number);
-            has_ended = true;
+            if *steps == 0 {
+                return true;
+            }
+            *steps -= 1;
+            self.end(number);
+        }
+        false
+    }
+
+    /// Like [`Groups::end_soft`], for the groups of one entry. Returns whether there were any.
+    pub fn end_soft_of(&mut self, marks: &Marks, now: Tick) -> bool {
+        let mut has_ended = false;
+        for number in marks.as_slice() {
+            let group = self.group(*number);
+            if group.dissolved == 0 && group.until.is_some_and(|until| now > until) {
+                self.end(*number);
+                has_ended = true;
+            }
         }
         has_ended
+    }
+
+    /// Dissolves a softened group because its last instant has passed.
+    fn end(&mut self, number: u32) {
+        self.take_soft(number);
+        self.group_mut(number).has_ended = true;
+        self.dissolve_number(number);
     }
 
     /// Returns the earliest last instant of a softened group.
@@ -488,11 +514,12 @@ impl Groups {
         let present = self.groups.iter().flatten().count();
         assert_eq!(present, self.by_name.len() + soft.len() + self.stale.len());
         assert_eq!(soft, self.soft_by_end);
-        let listed = self.soft.values().flatten().count();
-        assert_eq!(listed, soft.len());
-        for numbers in self.soft.values() {
-            let ends = numbers.iter().map(|number| self.group(*number).until);
-            assert!(ends.is_sorted());
+        let listed = self.soft.values().flatten().copied();
+        assert_eq!(listed.collect::<BTreeSet<_>>(), soft);
+        for (name, of_name) in &self.soft {
+            assert!(!of_name.is_empty());
+            let mut numbers = of_name.iter().map(|(_, number)| *number);
+            assert!(numbers.all(|number| self.group(number).name == *name));
         }
         assert_eq!(present + self.vacant.len(), self.groups.len());
     }

@@ -124,7 +124,7 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
         let key = ctx.server.data.keyspace.key(one.db, &one.key);
         match one.lost {
             Lost::Evicted => ctx.view.view.kind(&key).is_none(),
-            Lost::TimeAfter(_) => true,
+            Lost::NewDeadline(_) => true,
             _ => false,
         }
     });
@@ -157,14 +157,15 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
     }
 }
 
-/// Adds the deletion of expired and evicted keys and elements.
+/// Adds the deletion of expired and evicted keys and elements, or the deadline that a class has
+/// set.
 fn add_removed(keyspace: &Keyspace, batch: &mut Batch, view: &mut View<'_>, one: &Removed) {
     let key = &one.key[..];
     let (command, names): (&[u8], _) = match &one.lost {
         Lost::Expired | Lost::Evicted | Lost::WhileLent => {
             return batch.add(one.db, &[b"DEL", key]);
         }
-        Lost::TimeAfter(_) => {
+        Lost::NewDeadline(_) => {
             // The command itself may have set another deadline, or removed it.
             let named = keyspace.key(one.db, key);
             if let Some(Some(deadline)) = view.deadline(&named) {

@@ -31,10 +31,11 @@ pub fn show(classes: &Classes) -> String {
     texts.join(SEPARATOR)
 }
 
-/// Returns the text of the classes after one was defined. A class of the same name is replaced.
+/// Adds a class to the text of all classes, or replaces the class of the same name. Returns the new
+/// text.
 ///
 /// # Errors
-/// The texts are no classes, or not together.
+/// A text defines no valid class, or two classes contradict each other.
 pub fn with(text: &str, class: &str) -> Result<String, String> {
     let words: Vec<&str> = class.split_ascii_whitespace().collect();
     let rule = rule_of(&words)?;

@@ -1,7 +1,6 @@
-//! Removals that no command has requested: expired keys and elements, and evicted keys; and
-//! deadlines that a command has not named. While
-//! recording is on, each shard collects them, so that they can be passed to readers without a clock
-//! or policy of their own (`View::set_recording`).
+//! Removals that no command has requested, of expired keys and elements and of evicted keys, and
+//! deadlines that no command has named. While recording is on, each shard collects them, so that
+//! they can be passed to readers without a clock or policy of their own (`View::set_recording`).
 
 use crate::event::Class;
 use policy::Tick;
@@ -16,24 +15,24 @@ pub enum Lost {
     /// The key has expired or was evicted while its value was lent ([`crate::View::lend`]). This is
     /// recorded when the value comes back.
     WhileLent,
-    /// The key was not lost, but got this deadline by the rules of its class, or because it was
-    /// read.
-    TimeAfter(Tick),
+    /// Nothing was lost: the rules of the key's class, or a read in a class that slides, have set
+    /// this deadline.
+    NewDeadline(Tick),
     /// These elements of a collection have expired. For a stream, only entries with their own
     /// deadlines are named; entries that are too old are not.
     Elements(Class, Vec<Vec<u8>>),
 }
 
-/// One removal.
+/// One removal or new deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
     /// Number of the database.
     pub db: u8,
     /// Bytes of the key.
     pub key: Vec<u8>,
-    /// What was removed.
+    /// What has happened to it.
     pub lost: Lost,
 }
 
-/// Removals in one shard, oldest first.
+/// Removals and new deadlines in one shard, oldest first.
 pub(crate) type Journal = Vec<Removed>;

@@ -2,12 +2,12 @@
 //!
 //! A lease ends when its key is written or removed by a command, because a value that was computed
 //! before that may be out of date. It does not end when the key expires or is evicted. Keys are
-//! stored as their keyed hashes. If two keys with a lease had the same one, with a chance of 2^-64
-//! for each pair, clients of one would wait for the other, and no value would become wrong.
+//! stored as their keyed hashes. Two keys have the same one with a probability of 2^-64; clients of
+//! one key would then wait for the other's lease, and no value would become wrong.
 //!
 //! A computed value may have tags that were invalidated while it was computed, even if the key did
-//! not exist then. So invalidated tags are remembered while there are leases, a limited number;
-//! beyond it, leases that are older than those forgotten permit no value with tags.
+//! not exist then. So invalidated tags are remembered while there are leases, up to a maximum
+//! number. When it is reached, all are forgotten, and leases from before permit no value with tags.
 
 use policy::Tick;
 use siphasher::sip::SipHasher13;
@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of leases of a shard. A lease takes about 100 bytes.
 pub const LEASES_MAX: usize = 8192;
+/// Maximum number of ended leases that a request for one removes.
+const REMOVED_MAX: u32 = 16;
 /// Maximum number of invalidated tags that a shard remembers.
 const INVALIDATED_MAX: usize = 4096;
 
@@ -85,7 +87,7 @@ impl Leases {
             return (Leased::Another(until), false);
         }
         self.revoke(name);
-        self.remove_ended(now);
+        self.remove_ended(now, REMOVED_MAX);
         let is_full = self.by_key.len() >= LEASES_MAX;
         if is_full && let Some((_, name)) = self.by_end.pop_first() {
             self.by_key.remove(&name);
@@ -107,24 +109,24 @@ impl Leases {
         (Leased::Yes(token), is_full)
     }
 
-    fn remove_ended(&mut self, now: Tick) {
-        while let Some((until, name)) = self.by_end.first().copied()
-            && now > until
-        {
-            self.by_end.pop_first();
-            self.by_key.remove(&name);
+    /// Removes leases that have ended, one in each step. Returns whether there are more.
+    pub fn remove_ended(&mut self, now: Tick, steps: u32) -> bool {
+        for _ in 0..steps {
+            match self.by_end.first().copied() {
+                Some((until, name)) if now > until => {
+                    self.by_end.pop_first();
+                    self.by_key.remove(&name);
+                }
+                _ => return false,
+            }
         }
+        self.by_end.first().is_some_and(|(until, _)| now > *until)
     }
 
     /// Ends the lease of a key. Returns whether there was one.
     pub fn revoke(&mut self, name: Name) -> bool {
         let lease = self.by_key.remove(&name);
         lease.is_some_and(|lease| self.by_end.remove(&(lease.until, name)))
-    }
-
-    /// Ends the lease of a key of which only the bytes are given.
-    pub fn revoke_bytes(&mut self, db: u8, bytes: &[u8]) -> bool {
-        self.revoke((db, self.hasher.hash(bytes)))
     }
 
     /// Ends the leases of a database.

@@ -162,9 +162,6 @@ impl Locked {
         if let Some(tracked) = &mut self.tracked {
             tracked.invalidate(key, cause);
         }
-        if cause == InvalidationCause::Command {
-            self.revoke_lease(db, key);
-        }
         if !self.watched.is_empty()
             && let Some(flags) = self.watched.get(&(db, Box::from(key)))
         {
@@ -280,11 +277,11 @@ impl Locked {
     /// Removes an entry, with the event and the counter that its reason requires.
     pub fn remove_entry(&mut self, db: u8, slot: Slot, removal: Removal, shared: &Shared) {
         let is_stale = self.db(db).is_some_and(|data| data.is_stale(slot));
-        // Readers of the record invalidate the tag themselves. The next line but one may move the
-        // value to a snapshot, which makes it a lent one, too.
-        // They wait for the end of a time in which keys were stale, though.
+        // Readers of the record invalidate tags themselves. They do not end a time in which keys
+        // were stale, though: they wait for the removal.
         let is_known = is_stale && self.db(db).is_some_and(|data| !data.has_only_ended(slot));
         let is_recorded = removal != Removal::Deleted && !is_known && self.journal.is_some();
+        // Examined before a snapshot in progress takes the value, which makes it a lent one, too.
         let is_recorded = is_recorded && !self.is_lent(db, slot);
         self.preserve_whole(db, slot, shared);
         let is_published = shared.is_notifying() && removal != Removal::Deleted;
@@ -317,8 +314,8 @@ impl Locked {
             _ => InvalidationCause::Server,
         };
         self.mark_changed(db, &key, cause);
-        if is_stale {
-            self.revoke_lease(db, &key);
+        if is_stale || removal == Removal::Deleted {
+            self.revoke_lease(db, shared.key(db, &key).hash);
         }
         if removal != Removal::Deleted {
             // A client that reads a group of a stream gets an error.
@@ -557,6 +554,7 @@ impl Locked {
             more |= data.entries.shrink_table(steps);
             self.account(db as u8, shared);
         }
+        more |= self.remove_ended_leases(self.last_seen, steps);
         more |= self.count_classes(steps);
         self.publish_bytes(shared);
         more | self.free_waste(steps, shared)

@@ -40,8 +40,8 @@ pub(crate) fn softened(db: &Db, slot: Slot) -> Soft {
 pub struct Soft {
     /// Time in milliseconds before the deadline in which the value is stale.
     pub window_ms: u64,
-    /// Whether the key says that there is no value. If the window is not 0, a tag was invalidated
-    /// since, so that nobody knows.
+    /// Whether the key stands for a value that does not exist. If the window is not 0, a tag of the
+    /// key was invalidated since, so that the value may exist now.
     pub is_negative: bool,
 }
 

@@ -252,7 +252,7 @@ impl<'a> View<'a> {
             .ok_or(false)?;
         let slot = db.find(key.hash, key.bytes).ok_or(false)?;
         let deadline = db.entries.shape(slot).deadline;
-        if db.has_stale() && self.removes_stale(key, slot, purpose) {
+        if db.may_be_stale(slot) && self.removes_stale(key, slot, purpose) {
             return Err(false);
         }
         if deadline.is_some_and(|deadline| horizon > deadline) {
@@ -268,8 +268,8 @@ impl<'a> View<'a> {
         let horizon = self.horizon;
         let until = self.space.shared().removal_instant(horizon);
         let db = self.db(key);
-        if db.end_soft(until) {
-            // The others are removed in the background.
+        if db.end_soft_of(slot, until) {
+            // The other keys of the tag are removed in the background.
             let (space, shard, locked) = self.parts(key);
             locked.stale_since.get_or_insert(horizon);
             space.publish_due(shard, locked);
@@ -425,10 +425,17 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Completes a write: fails watching transactions, counts the memory, publishes the next expiry
-    /// and marks the key for blocked clients.
+    /// Completes a write of a value, which ends the key's lease.
     #[inline]
     fn written(&mut self, key: &Key<'_>, deadline: Option<Tick>) {
+        self.parts(key).2.revoke_lease(key.db, key.hash);
+        self.changed(key, deadline);
+    }
+
+    /// Completes a change of a key: fails watching transactions, counts the memory, publishes the
+    /// next expiry and marks the key for blocked clients.
+    #[inline]
+    fn changed(&mut self, key: &Key<'_>, deadline: Option<Tick>) {
         let (space, shard, locked) = self.parts(key);
         locked.mark_changed(key.db, key.bytes, InvalidationCause::Command);
         locked.account(key.db, space.shared());
@@ -500,10 +507,7 @@ impl<'a> View<'a> {
         let deadline = self.ruled_change(key, deadline);
         let deadline = deadline.map(|deadline| deadline.min(Tick::MAX));
         let (_, deadline) = self.place_deadline(key, slot, deadline);
-        // The value is the same, so that a lease holds on.
-        let leases = self.parts(key).2.leases.take();
-        self.written(key, deadline);
-        self.parts(key).2.leases = leases;
+        self.changed(key, deadline);
         true
     }
 

@@ -490,7 +490,7 @@ fn a_class_gives_limits_and_records_deadlines() {
     view.set(&key, b"v", NewDeadline::At(at(50)));
     assert_eq!(
         recorded(&mut view),
-        [Lost::TimeAfter(at(100)), Lost::TimeAfter(at(1_000))]
+        [Lost::NewDeadline(at(100)), Lost::NewDeadline(at(1_000))]
     );
     // What keeps the deadline keeps it.
     view.set(&key, b"w", NewDeadline::Keep);
@@ -557,7 +557,7 @@ fn a_hit_renews_a_sliding_deadline() {
     let mut view = space.lock_all(at(100));
     assert!(view.touch(&key));
     assert_eq!(view.deadline(&key), Some(Some(at(6_500))));
-    let all = [6_400, 6_500].map(|ttl| Lost::TimeAfter(at(ttl)));
+    let all = [6_400, 6_500].map(|ttl| Lost::NewDeadline(at(ttl)));
     assert_eq!(recorded(&mut view), all);
     drop(view);
     // A key without a deadline, and a collection whose fields have some.

@@ -1,5 +1,5 @@
 //! Groups against the plainest model: each entry with the names of its groups, and whether each
-//! name was dissolved since.
+//! name was dissolved or softened since.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,6 +13,10 @@ enum Op {
     Remove(usize),
     Move(usize, u32),
     Dissolve(u8),
+    Soften(u8, u64),
+    /// Ends softened groups, at most a number of them.
+    End(u64, u32),
+    EndOf(usize, u64),
     Sweep(u32),
     Save,
 }
@@ -26,18 +30,41 @@ fn op() -> impl Strategy<Value = Op> {
         4 => any::<usize>().prop_map(Op::Remove),
         4 => (any::<usize>(), slot).prop_map(|(at, to)| Op::Move(at, to)),
         2 => (0..6u8).prop_map(Op::Dissolve),
+        4 => (0..6u8, 0..9u64).prop_map(|(name, until)| Op::Soften(name, until)),
+        1 => (0..9u64, 0..4u32).prop_map(|(now, steps)| Op::End(now, steps)),
+        1 => (any::<usize>(), 0..9u64).prop_map(|(at, now)| Op::EndOf(at, now)),
         2 => (1..9000u32).prop_map(Op::Sweep),
         1 => Just(Op::Save),
     ]
 }
 
-/// Groups of an entry: the name, when it was dissolved (0: not), and the number in its block.
-type Model = Map<u32, Vec<(u8, u64, u32)>>;
+/// A group of an entry.
+#[derive(Clone, Copy)]
+struct Held {
+    name: u8,
+    /// Number in the entry's block.
+    number: u32,
+    /// Number of the call that dissolved it; 0 for others.
+    dissolved: u64,
+    /// Number of the call that softened it; 0 for others.
+    softened: u64,
+    until: Option<u64>,
+    has_ended: bool,
+}
 
-fn marks(of: &[(u8, u64, u32)]) -> Marks {
+impl Held {
+    fn has_passed(&self, now: u64) -> bool {
+        self.dissolved == 0 && self.until.is_some_and(|until| now > until)
+    }
+}
+
+/// Groups of each entry.
+type Model = Map<u32, Vec<Held>>;
+
+fn marks(of: &[Held]) -> Marks {
     let mut marks = Marks::default();
-    for (.., number) in of {
-        assert!(marks.push(*number));
+    for held in of {
+        assert!(marks.push(held.number));
     }
     marks
 }
@@ -51,37 +78,103 @@ fn nth(model: &Model, at: usize) -> Option<u32> {
 struct Both {
     groups: Groups,
     model: Model,
-    dissolved: u64,
     saved: u64,
 }
 
 impl Both {
     fn join(&mut self, slot: u32, name: u8) {
         let held = self.model.entry(slot).or_default();
-        if held.iter().any(|(of, ..)| *of == name) {
+        if held.iter().any(|of| of.name == name && of.until.is_none()) {
             return; // A member already, or of a dissolved group of this name.
+        }
+        if held.len() == MARKS_MAX {
+            return;
         }
         let number = self.groups.number(&[name]);
         self.groups.add(number, Slot(slot));
-        held.push((name, 0, number));
+        held.push(Held {
+            name,
+            number,
+            dissolved: 0,
+            softened: 0,
+            until: None,
+            has_ended: false,
+        });
     }
 
     fn remove(&mut self, slot: u32) {
-        for (.., number) in self.model.remove(&slot).expect("the model holds it") {
-            self.groups.remove(number, Slot(slot));
+        for held in self.model.remove(&slot).expect("the model holds it") {
+            self.groups.remove(held.number, Slot(slot));
         }
     }
 
     fn dissolve(&mut self, name: u8) {
         let mut count = 0;
-        let at = self.dissolved + 1;
+        let at = self.groups.dissolved + 1;
         for held in self.model.values_mut().flatten() {
-            if held.0 == name && held.1 == 0 {
-                (held.1, count) = (at, count + 1);
+            if held.name == name && held.dissolved == 0 {
+                (held.dissolved, count) = (at, count + 1);
             }
         }
         assert_eq!(self.groups.dissolve(&[name]), count);
-        self.dissolved += u64::from(count > 0);
+    }
+
+    fn soften(&mut self, name: u8, until: u64) {
+        let (mut count, mut are_shorter) = (0, false);
+        let at = self.groups.dissolved + 1;
+        for held in self.model.values_mut().flatten() {
+            if held.name != name || held.dissolved > 0 {
+                continue;
+            }
+            match held.until {
+                None => {
+                    (held.until, held.softened) = (Some(until), at);
+                    count += 1;
+                }
+                Some(before) if before > until => {
+                    held.until = Some(until);
+                    are_shorter = true;
+                }
+                Some(_) => {}
+            }
+        }
+        let softened = self.groups.soften(&[name], Tick(until));
+        assert_eq!(softened, (count, are_shorter));
+    }
+
+    /// Dissolves the groups of the model that `Groups` has ended.
+    fn end_in_model(&mut self, numbers: &[u32]) {
+        for held in self.model.values_mut().flatten() {
+            if numbers.contains(&held.number) {
+                held.dissolved = self.groups.group(held.number).dissolved;
+                held.has_ended = true;
+            }
+        }
+    }
+
+    fn passed<'h>(held: impl Iterator<Item = &'h Held>, now: u64) -> Vec<u32> {
+        let passed = held.filter(|held| held.has_passed(now));
+        let numbers: BTreeSet<_> = passed.map(|held| held.number).collect();
+        numbers.into_iter().collect()
+    }
+
+    fn end(&mut self, now: u64, mut steps: u32) {
+        let passed = Both::passed(self.model.values().flatten(), now);
+        let has_more = passed.len() > steps as usize;
+        assert_eq!(self.groups.end_soft(Tick(now), &mut steps), has_more);
+        let ended = passed.into_iter();
+        let ended = ended.filter(|number| self.groups.group(*number).dissolved > 0);
+        self.end_in_model(&ended.collect::<Vec<_>>());
+        let left = Both::passed(self.model.values().flatten(), now);
+        assert_eq!(left.is_empty(), !has_more);
+    }
+
+    fn end_of(&mut self, slot: u32, now: u64) {
+        let passed = Both::passed(self.model[&slot].iter(), now);
+        let marks = marks(&self.model[&slot]);
+        let has_ended = self.groups.end_soft_of(&marks, Tick(now));
+        assert_eq!(has_ended, !passed.is_empty());
+        self.end_in_model(&passed);
     }
 
     fn sweep(&mut self, mut steps: u32) {
@@ -89,7 +182,7 @@ impl Both {
             && let Some(slot) = self.groups.next_stale(&mut steps)
         {
             let held = &self.model[&slot.0];
-            assert!(held.iter().any(|(_, at, _)| *at > 0));
+            assert!(held.iter().any(|held| held.dissolved > 0));
             self.remove(slot.0);
             steps -= 1;
         }
@@ -120,10 +213,17 @@ impl Both {
                 }
             }
             Op::Dissolve(name) => self.dissolve(name),
+            Op::Soften(name, until) => self.soften(name, until),
+            Op::End(now, steps) => self.end(now, steps),
+            Op::EndOf(at, now) => {
+                if let Some(slot) = nth(&self.model, at) {
+                    self.end_of(slot, now);
+                }
+            }
             Op::Sweep(steps) => self.sweep(steps),
             Op::Save => {
                 self.groups.begin_saving();
-                self.saved = self.dissolved;
+                self.saved = self.groups.dissolved;
             }
         }
     }
@@ -134,23 +234,28 @@ impl Both {
             .check(&mut entries.map(|(slot, held)| (Slot(*slot), marks(held))));
         for held in self.model.values() {
             let marks = marks(held);
-            let stale = |until: u64| held.iter().any(|(_, at, _)| (1..=until).contains(at));
+            let stale = |until: u64| held.iter().any(|of| (1..=until).contains(&of.dissolved));
             assert_eq!(self.groups.is_stale(&marks), stale(u64::MAX));
             assert_eq!(self.groups.was_stale(&marks), stale(self.saved));
-            for (name, _, number) in held {
-                assert_eq!(self.groups.name(*number), [*name]);
+            let soft_until = |until: u64| {
+                let soft = held.iter().filter(|of| (1..=until).contains(&of.softened));
+                soft.filter_map(|of| of.until.map(Tick)).min()
+            };
+            assert_eq!(self.groups.soft_until(&marks), soft_until(u64::MAX));
+            assert_eq!(self.groups.was_soft_until(&marks), soft_until(self.saved));
+            let mut dissolved = held.iter().filter(|of| of.dissolved > 0);
+            let has_only_ended = dissolved.all(|of| of.has_ended);
+            assert_eq!(self.groups.has_only_ended(&marks), has_only_ended);
+            for of in held {
+                assert_eq!(self.groups.name(of.number), [of.name]);
             }
         }
         for name in 0..6u8 {
-            let is_member = |held: &&Vec<_>| {
-                held.iter()
-                    .any(|of: &(u8, u64, u32)| of.0 == name && of.1 == 0)
-            };
-            let expected: Vec<u32> = self
-                .model
-                .iter()
-                .filter(|(_, held)| is_member(held))
-                .map(|(slot, _)| *slot)
+            let of_name = |of: &&Held| of.name == name && of.dissolved == 0;
+            let count = |held: &Vec<Held>| held.iter().filter(of_name).count();
+            let members = self.model.iter();
+            let expected: Vec<u32> = members
+                .flat_map(|(slot, held)| std::iter::repeat_n(*slot, count(held)))
                 .collect();
             let mut found = Vec::new();
             self.groups

@@ -22,6 +22,13 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         marks
     }
 
+    /// Whether a live entry has marks.
+    #[inline]
+    pub fn has_marks(&self, slot: Slot) -> bool {
+        let block = self.blocks.arena.from(slot.0);
+        !self.blocks.widths.marks(block).is_empty()
+    }
+
     /// Returns the note of a live entry; 0 if it has none.
     #[inline]
     pub fn note(&self, slot: Slot) -> u32 {

@@ -1,7 +1,7 @@
 //! Entries in groups: joining, leaving, and the removal of all members of a group.
 //!
 //! This host notifies [`Groups`] of each move and removal of an entry. An entry without groups
-//! costs a comparison where it is removed, moved or looked up ([`Shard::has_stale`]).
+//! costs a comparison where it is removed, moved or looked up ([`Shard::may_be_stale`]).
 
 use super::Shard;
 #[cfg(doc)]
@@ -26,11 +26,17 @@ where
         self.has_stale
     }
 
+    /// Whether an entry has groups, and one may be dissolved or softened.
+    #[inline(always)]
+    pub fn may_be_stale(&self, slot: Slot) -> bool {
+        self.has_stale && self.entries.has_marks(slot)
+    }
+
     /// Whether an entry belongs to a group that was dissolved, so that the host must treat it as
     /// absent.
     #[inline(always)]
     pub fn is_stale(&self, slot: Slot) -> bool {
-        self.has_stale && self.is_in_stale(slot)
+        self.may_be_stale(slot) && self.is_in_stale(slot)
     }
 
     #[cold]
@@ -42,7 +48,7 @@ where
     /// Returns the last instant of an entry that belongs to a softened group.
     #[inline(always)]
     pub fn soft_until(&self, slot: Slot) -> Option<Tick> {
-        match self.has_stale {
+        match self.may_be_stale(slot) {
             true => self.soft_end(slot),
             false => None,
         }
@@ -56,7 +62,8 @@ where
 
     /// Like [`Shard::soft_until`], for the instant of the snapshot in progress.
     pub fn was_soft_until(&self, slot: Slot) -> Option<Tick> {
-        let groups = self.groups.as_ref().filter(|_| self.has_stale)?;
+        let groups = self.groups.as_ref();
+        let groups = groups.filter(|_| self.may_be_stale(slot))?;
         groups.was_soft_until(&self.entries.marks(slot))
     }
 
@@ -75,11 +82,17 @@ where
         softened
     }
 
-    /// Makes the members of softened groups stale whose last instant has passed. Returns whether
-    /// there were any.
-    pub fn end_soft(&mut self, now: Tick) -> bool {
+    /// Makes the members of softened groups stale whose last instant has passed, one group in each
+    /// step. Returns whether there are more.
+    pub fn end_soft(&mut self, now: Tick, steps: &mut u32) -> bool {
         let groups = self.groups.as_mut().filter(|_| self.has_stale);
-        groups.is_some_and(|groups| groups.end_soft(now))
+        groups.is_some_and(|groups| groups.end_soft(now, steps))
+    }
+
+    /// Like [`Shard::end_soft`], for the groups of one entry. Returns whether there were any.
+    pub fn end_soft_of(&mut self, slot: Slot, now: Tick) -> bool {
+        let groups = self.groups.as_mut();
+        groups.is_some_and(|groups| groups.end_soft_of(&self.entries.marks(slot), now))
     }
 
     /// Returns the earliest last instant of a softened group.
@@ -97,7 +110,8 @@ where
 
     /// Whether an entry was stale at the instant of the snapshot in progress.
     pub fn was_stale(&self, slot: Slot) -> bool {
-        let groups = self.groups.as_ref().filter(|_| self.has_stale);
+        let groups = self.groups.as_ref();
+        let groups = groups.filter(|_| self.may_be_stale(slot));
         groups.is_some_and(|groups| groups.was_stale(&self.entries.marks(slot)))
     }
 

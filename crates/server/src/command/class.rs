@@ -28,7 +28,7 @@ pub const TABLE: &[Spec] = commands! {
         "match" 3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "mayfly",
             "key:string", "Returns the class to which a key belongs.";
         "set" -5, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "mayfly",
-            "name (option value)...", "Defines a class, or changes its definition.";
+            "name (option value)...", "Defines a class, or replaces its definition.";
     };
 };
 

@@ -17,7 +17,7 @@ impl Locked {
     ) -> bool {
         for db in 0..self.dbs.len() {
             if let Some(data) = &mut self.dbs[db] {
-                data.end_soft(until);
+                data.end_soft(until, &mut budget.0);
             }
             while let Some(data) = self.dbs[db].as_mut().filter(|data| data.has_stale()) {
                 if budget.0 == 0 {

@@ -112,10 +112,8 @@ impl View<'_> {
             NewDeadline::At(at) => Some(at),
         };
         let ruled = rules.deadline(key.bytes, given, now);
-        if let Some(ruled) = ruled.filter(|_| ruled != given) {
-            self.record_deadline(key, ruled);
-        }
-        ruled.map_or(wanted, NewDeadline::At)
+        self.decided(key, given, ruled)
+            .map_or(wanted, NewDeadline::At)
     }
 
     /// Returns the deadline of a present key that a command sets or removes. A key that may keep
@@ -130,10 +128,7 @@ impl View<'_> {
             ..rules
         };
         let ruled = rules.deadline(key.bytes, wanted, now);
-        if let Some(ruled) = ruled.filter(|_| ruled != wanted) {
-            self.record_deadline(key, ruled);
-        }
-        ruled
+        self.decided(key, wanted, ruled)
     }
 
     /// Returns the deadline of a key that gets another key's value with its deadline.
@@ -143,10 +138,7 @@ impl View<'_> {
             return own;
         };
         let ruled = rules.moved(key.bytes, own, now);
-        if let Some(ruled) = ruled.filter(|_| ruled != own) {
-            self.record_deadline(key, ruled);
-        }
-        ruled
+        self.decided(key, own, ruled)
     }
 
     /// Returns the deadline of a new key that was stored without one, and counts its TTL.
@@ -174,13 +166,21 @@ impl View<'_> {
         }
     }
 
+    /// Returns the deadline by the rules, and records it if it is not the one of the command.
+    fn decided(&mut self, key: &Key<'_>, given: Option<Tick>, ruled: Option<Tick>) -> Option<Tick> {
+        if let Some(deadline) = ruled.filter(|_| ruled != given) {
+            self.record_deadline(key, deadline);
+        }
+        ruled
+    }
+
     /// Records a deadline that the command does not name, for replicas and files.
     fn record_deadline(&mut self, key: &Key<'_>, deadline: Tick) {
         if let Some(journal) = &mut self.parts(key).2.journal {
             journal.push(Removed {
                 db: key.db,
                 key: key.bytes.to_vec(),
-                lost: Lost::TimeAfter(deadline),
+                lost: Lost::NewDeadline(deadline),
             });
         }
     }

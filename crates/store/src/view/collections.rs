@@ -365,6 +365,7 @@ impl<'a> View<'a> {
         let db = self.db(from);
         let object = db.delete(slot).or(inline);
         let locked = self.parts(from).2;
+        locked.revoke_lease(from.db, from.hash);
         locked.mark_changed(from.db, from.bytes, InvalidationCause::Command);
         locked.account(from.db, space.shared());
         let found = self.live(to);

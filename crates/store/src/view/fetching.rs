@@ -145,9 +145,7 @@ impl View<'_> {
     #[inline]
     pub(super) fn revoke_lease(&mut self, key: &Key<'_>) {
         let (space, _, locked) = self.parts(key);
-        let leases = locked.leases.as_mut();
-        if leases.is_some_and(|leases| leases.revoke((key.db, key.hash))) {
-            locked.drop_leases_if_none();
+        if locked.revoke_lease(key.db, key.hash) {
             let number = || space.shared().next_event();
             locked.waiting.mark_ready(key.db, key.bytes, number);
             self.has_ready |= locked.waiting.has_ready();

@@ -50,7 +50,8 @@ impl View<'_> {
         self.put(key, new_string(key.bytes, value), deadline);
     }
 
-    /// Like [`View::set`] for a value that results from the present one: the key keeps its tags.
+    /// Like [`View::set`] for a value that results from the present one: the key keeps its tags and
+    /// its stale time, and is negative no longer.
     pub fn update(&mut self, key: &Key<'_>, value: &[u8], deadline: NewDeadline) {
         let found = self.live(key);
         let soft_until = found.and_then(|slot| self.db(key).soft_until(slot));
@@ -187,8 +188,9 @@ impl View<'_> {
             self.note_write(&key, found, new);
             let at = deadline.map(|deadline| deadline.min(Tick::MAX));
             self.put_uncounted(&key, found, new_string(key.bytes, value), at);
-            let cause = InvalidationCause::Command;
-            self.parts(&key).2.mark_changed(key.db, key.bytes, cause);
+            let locked = self.parts(&key).2;
+            locked.revoke_lease(key.db, key.hash);
+            locked.mark_changed(key.db, key.bytes, InvalidationCause::Command);
             if let Some(at) = at {
                 self.note_local(&key, at);
             }

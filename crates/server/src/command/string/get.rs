@@ -15,19 +15,19 @@ const PREFETCH_MAX: usize = 32;
 /// `GET key`
 pub fn get<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
-    if hides(ctx, &key) {
-        ctx.reply.null();
-        ctx.view.missed(&key);
-        return Ok(());
-    }
-    ctx.view.reply_value(&key, &mut ctx.reply)?;
-    Ok(())
+    reply(ctx, &key)
 }
 
-/// Whether the value of a key is stale and the settings hide such values.
+/// Replies with the value of a key, or null without one or if the settings hide a stale one.
 #[inline]
-fn hides<E: Strings>(ctx: &mut Ctx<'_, '_, E>, key: &Key<'_>) -> bool {
-    !ctx.server.config.is_on(Id::StaleReads) && ctx.view.is_stale(key)
+fn reply<E: Strings>(ctx: &mut Ctx<'_, '_, E>, key: &Key<'_>) -> Answer {
+    if !ctx.server.config.is_on(Id::StaleReads) && ctx.view.is_stale(key) {
+        ctx.reply.null();
+        ctx.view.missed(key);
+        return Ok(());
+    }
+    ctx.view.reply_value(key, &mut ctx.reply)?;
+    Ok(())
 }
 
 /// `MGET key [key …]`: a key of another type reads as null. On an engine that bounds the bytes of a
@@ -56,7 +56,7 @@ pub fn mget<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
                 ctx.session.stopped_at = Some(1 + first + index);
                 return Ok(());
             }
-            if hides(ctx, key) || ctx.view.reply_value(key, &mut ctx.reply).is_err() {
+            if reply(ctx, key).is_err() {
                 ctx.reply.null();
             }
         }
