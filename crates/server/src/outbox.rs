@@ -1,9 +1,9 @@
 //! Messages of PUBLISH for the other nodes of a cluster, until the links have taken them.
 //!
-//! All links share one queue, and each has a position in it, so that a message is stored once and a
-//! publisher does the same work for any number of nodes. What all links have taken is freed. A
-//! publisher never waits: beyond [`BYTES_MAX`] the oldest messages are dropped, and counted for
-//! each link that had not taken them.
+//! All links share one queue, and each has a position in it, so that a message is stored once and
+//! a publisher does the same work for any number of nodes, unless messages are dropped. What all
+//! links have taken is freed. A publisher waits for no link: beyond [`BYTES_MAX`] the oldest
+//! messages are dropped, and counted for each link that had not taken them.
 
 use ::cluster::Name;
 use session::feed::put_command;
@@ -22,6 +22,8 @@ const TAKEN_BYTES: usize = 256 << 10;
 struct Reader {
     /// Number of the next message that it takes, at least that of the first one in the queue.
     position: u64,
+    /// Bytes of all messages before that one.
+    taken_bytes: u64,
     /// Number of messages that were dropped and not reported yet.
     dropped: u64,
     /// Unix time in milliseconds at which it was established.
@@ -33,7 +35,9 @@ struct Queue {
     messages: VecDeque<Vec<u8>>,
     /// Number of the first message in the queue.
     first: u64,
+    /// Bytes of the messages in the queue, and of all messages so far.
     bytes: usize,
+    end_bytes: u64,
     readers: BTreeMap<Name, Reader>,
 }
 
@@ -56,11 +60,6 @@ impl Queue {
         while self.first < slowest && !self.messages.is_empty() {
             self.pop();
         }
-    }
-
-    fn bytes_after(&self, position: u64) -> usize {
-        let taken = position.saturating_sub(self.first) as usize;
-        self.messages.iter().skip(taken).map(Vec::len).sum()
     }
 }
 
@@ -108,20 +107,26 @@ impl Outbox {
 
     fn push(&self, message: Vec<u8>, bytes_max: usize) {
         let mut queue = self.queue();
+        if queue.readers.is_empty() {
+            return;
+        }
         queue.bytes += message.len();
+        queue.end_bytes += message.len() as u64;
         queue.messages.push_back(message);
+        let before = queue.first;
         while queue.bytes > bytes_max && queue.messages.len() > 1 {
             queue.pop();
-            let first = queue.first;
+        }
+        if queue.first > before {
+            let (first, first_bytes) = (queue.first, queue.end_bytes - queue.bytes as u64);
             let late = queue.readers.values_mut();
             for reader in late.filter(|reader| reader.position < first) {
-                reader.position = first;
-                reader.dropped += 1;
-                self.dropped.fetch_add(1, Relaxed);
+                let lost = first - reader.position;
+                reader.dropped += lost;
+                (reader.position, reader.taken_bytes) = (first, first_bytes);
+                self.dropped.fetch_add(lost, Relaxed);
             }
         }
-        // Without links nothing is kept.
-        queue.free();
         drop(queue);
         self.has_news.notify_one();
     }
@@ -136,6 +141,7 @@ impl Outbox {
         let mut queue = self.queue();
         let reader = Reader {
             position: queue.end(),
+            taken_bytes: queue.end_bytes,
             dropped: 0,
             since_ms: now_ms,
         };
@@ -183,6 +189,7 @@ impl Outbox {
         }
         if let Some(reader) = queue.readers.get_mut(&node) {
             reader.position = next;
+            reader.taken_bytes += (out.len() - begin) as u64;
         }
         if from == queue.first {
             queue.free();
@@ -201,7 +208,7 @@ impl Outbox {
         let linked = queue.readers.iter().map(|(node, reader)| Linked {
             node: *node,
             since_ms: reader.since_ms,
-            waiting_bytes: queue.bytes_after(reader.position),
+            waiting_bytes: (queue.end_bytes - reader.taken_bytes) as usize,
         });
         linked.collect()
     }
@@ -330,6 +337,9 @@ mod tests {
                 }
                 let slowest = links.values().map(|(at, _)| *at).min().unwrap_or(all.len());
                 prop_assert_eq!(outbox.waiting_bytes(), all[slowest..].iter().sum::<usize>());
+                let waiting = links.iter().map(|(link, (at, _))| (name(*link), all[*at..].iter().sum::<usize>()));
+                let shown = outbox.links().into_iter().map(|link| (link.node, link.waiting_bytes));
+                prop_assert_eq!(shown.collect::<Vec<_>>(), waiting.collect::<Vec<_>>());
             }
             let dropped = links.iter().map(|(link, (_, dropped))| (name(*link), *dropped));
             let dropped: Vec<_> = dropped.filter(|(_, count)| *count > 0).collect();

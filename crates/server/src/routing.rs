@@ -1,5 +1,6 @@
 //! What decides which commands a node of a cluster executes: the topology that its host has
-//! installed, its fence, and the slots that are held for a move.
+//! installed, its fence, and the slots on which commands are held. It also has the place of the
+//! node in its shard, and its messages for other nodes.
 
 use crate::outbox::Outbox;
 use crate::seat::Seat;

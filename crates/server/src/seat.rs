@@ -262,7 +262,7 @@ impl Seat {
                 .and_then(|n| u64::try_from(n).ok())
         };
         let (epoch, sent) = (number(2)?, number(3)?);
-        // Earlier releases send no word and know no `sync`.
+        // A request without the word means `async`.
         let is_sync = args.get(4) == Some(Strength::Sync.word().as_bytes());
         self.acknowledges.store(is_sync, Relaxed);
         let mut place = self.place();

@@ -103,11 +103,14 @@ impl Member {
 
     /// Returns the replicas that may be promoted, to this primary's knowledge.
     fn members(&self) -> BTreeSet<NodeId> {
-        let mut members = self.record.value.in_sync.clone();
-        if let (Some(primary), true) = (self.primary(), self.has(Rule::DoubtfulEntry)) {
-            members.extend(&primary.doubtful);
-        }
-        members
+        self.each_member().collect()
+    }
+
+    /// Returns the members in no order, and some of them twice.
+    fn each_member(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let primary = self.primary().filter(|_| self.has(Rule::DoubtfulEntry));
+        let doubtful = primary.into_iter().flat_map(|primary| &primary.doubtful);
+        self.record.value.in_sync.iter().chain(doubtful).copied()
     }
 
     /// Returns the beats, requests and transactions that are due.
@@ -236,20 +239,20 @@ impl Member {
         self.acknowledge();
     }
 
-    /// Advances the position up to which writes may be acknowledged.
+    /// Advances the position up to which writes may be acknowledged. With `sync` it is called for
+    /// each batch of commands, so that it allocates nothing.
     fn acknowledge(&mut self) {
-        let mut members = match self.has(Rule::AllMembers) {
-            true => self.members(),
-            false => BTreeSet::new(),
+        let has_members = self.has(Rule::AllMembers);
+        let Some(primary) = self.primary() else {
+            return;
         };
-        if let Some(primary) = self.primary() {
-            members.extend(&primary.joining);
-        }
+        let members = self.each_member().filter(|_| has_members);
+        let members = members.chain(primary.joining.iter().copied());
+        let received = members.map(|member| primary.received.get(&member).copied());
+        let least = received.fold(primary.offset, |least, position| {
+            least.min(position.unwrap_or(0))
+        });
         if let Some(primary) = self.primary_mut() {
-            let positions = members.iter().map(|member| primary.received.get(member));
-            let least = positions.fold(primary.offset, |least, position| {
-                least.min(position.copied().unwrap_or(0))
-            });
             primary.acknowledged = least.max(primary.acknowledged);
         }
     }

@@ -81,7 +81,7 @@ fn redirect_blocked(server: &Server, routes: &Routes, view: &mut View<'_>) {
 }
 
 /// Holds commands on slots, including reads. When this returns, no command on them runs. The caller
-/// holds no shard.
+/// holds no shard. Only tests call it, until slots can move.
 pub fn hold(server: &Server, slots: &[RangeInclusive<u16>]) {
     let since = server.clock.moment();
     change(server, |routes| routes.hold(slots, since));

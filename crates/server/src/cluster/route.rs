@@ -18,12 +18,19 @@ use wire::slot::slot;
 /// Time in milliseconds that a command waits for the end of a hold before TRYAGAIN.
 const HOLD_MS_MAX: u64 = 1000;
 
-/// Returns what this node may execute at an instant.
-pub fn standing(server: &Server, now: Instant) -> Standing {
+/// Returns what this node may execute at an instant. `is_fresh` is called only for a read that a
+/// replica may serve, because it takes a lock.
+#[inline]
+pub fn standing(
+    server: &Server,
+    now: Instant,
+    how: How,
+    is_fresh: impl FnOnce() -> bool,
+) -> Standing {
     let is_replica = server.replication.is_replica();
     Standing {
         is_fenced_in: !is_replica && now < server.cluster.fence(),
-        is_fresh: is_replica && is_fresh(server),
+        is_fresh: is_replica && how == How::ReadAnywhere && is_fresh(),
     }
 }
 
@@ -148,7 +155,8 @@ pub fn check_waiter(server: &Server, routes: &Routes, waiter: &Waiter) -> Result
         false => read_by(&waiter.info),
     };
     let now = routing::now(&server.clock);
-    routes.check(slot(key), how, standing(server, now))
+    let standing = standing(server, now, how, || is_fresh(server));
+    routes.check(slot(key), how, standing)
 }
 
 /// Whether a command that was refused for this reason may wait for the end of a hold.

@@ -7,7 +7,7 @@ use crate::cluster::route::{self, Found};
 use crate::command;
 use crate::context::Chosen;
 use crate::memcached::{self, Progress};
-use crate::routing::{self, How, Refusal, Routes, Standing};
+use crate::routing::{self, How, Refusal, Routes};
 use crate::state::Server;
 use ::cluster::Instant;
 use session::session::Session;
@@ -65,15 +65,11 @@ impl Router {
     /// Checks whether this node executes a command on a slot.
     #[inline]
     fn check(&mut self, server: &Server, slot: u16, how: How) -> Result<(), Refusal> {
-        let (fence, is_replica) = (server.cluster.fence(), server.replication.is_replica());
-        let reads_replica = is_replica && how == How::ReadAnywhere;
-        let mut is_fresh = || *self.is_fresh.get_or_insert_with(|| route::is_fresh(server));
-        let standing = Standing {
-            is_fenced_in: !is_replica && self.now < fence,
-            is_fresh: reads_replica && is_fresh(),
-        };
+        let fence = server.cluster.fence();
+        let is_fresh = || *self.is_fresh.get_or_insert_with(|| route::is_fresh(server));
+        let standing = route::standing(server, self.now, how, is_fresh);
         self.routes.check(slot, how, standing)?;
-        if !is_replica {
+        if standing.is_fenced_in {
             self.served_until = self.served_until.max(Some(fence));
         }
         Ok(())

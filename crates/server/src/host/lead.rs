@@ -82,14 +82,16 @@ impl<K: Kv> Host<K> {
             if self.lead.covered.1 == Instant::default() {
                 self.lead.covered = (self.server.feed.end(), now);
             }
-            self.lead.note_positions(&followers, &in_sync);
-            let least = in_sync.iter().map(|id| self.lead.position(*id)).min();
+            let least = self.lead.note_positions(&followers, &in_sync);
             let at = self.lead.covered.1;
             self.server
                 .cluster
                 .seat
                 .covered(least.map(|least| (least, at)));
-            actions.extend(self.lead.remove_absent(place, &followers, absence_ms, now));
+            let absent = self
+                .lead
+                .remove_absent(place, (&followers, &in_sync), absence_ms, now);
+            actions.extend(absent);
             if config.strength == Strength::Sync {
                 let timeout_ms = config.sync_timeout_ms;
                 self.lead.join(place, &followers, timeout_ms, now);
@@ -126,11 +128,10 @@ impl Lead {
     fn remove_absent(
         &mut self,
         place: &mut Place,
-        followers: &[Follower],
+        (followers, in_sync): (&[Follower], &BTreeSet<NodeId>),
         absence_ms: u64,
         now: Instant,
     ) -> Vec<Action> {
-        let in_sync = place.member.record().value.in_sync.clone();
         let answering = followers.iter().filter(|one| one.answers);
         let answers: BTreeSet<NodeId> = answering.map(|one| one.id).collect();
         self.absent
@@ -145,8 +146,9 @@ impl Lead {
         actions
     }
 
-    /// Adds replicas that have caught up, and that have received this, to the in-sync set. Returns
-    /// also whether others have caught up, which must receive it.
+    /// Adds to the in-sync set the replicas that have caught up and have acknowledged a request
+    /// that says so. Also returns whether further replicas have caught up, which the next request
+    /// must name.
     fn enter(
         &mut self,
         place: &mut Place,
@@ -172,8 +174,12 @@ impl Lead {
     }
 
     /// Takes the positions of replicas, and removes the requests that all in-sync ones have
-    /// acknowledged.
-    fn note_positions(&mut self, followers: &[Follower], in_sync: &BTreeSet<NodeId>) {
+    /// acknowledged. Returns the least position of these.
+    fn note_positions(
+        &mut self,
+        followers: &[Follower],
+        in_sync: &BTreeSet<NodeId>,
+    ) -> Option<u64> {
         for follower in followers {
             self.positions.insert(follower.id, follower.acked);
         }
@@ -184,6 +190,7 @@ impl Lead {
             self.covered = (end, at);
             self.requests.pop_front();
         }
+        least
     }
 
     /// Last known position of a replica. One that has not connected in this term has at least what
@@ -215,7 +222,7 @@ impl Lead {
 
 /// Requests promises and acknowledgements from all replicas. From now on, a replica that has
 /// acknowledged the feed up to here has caught up. Returns the connections of those that have
-/// caught up until now.
+/// caught up.
 fn ask(
     server: &Server,
     place: &mut Place,

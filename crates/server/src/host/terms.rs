@@ -13,8 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 const RANK_MS: u64 = 200;
 /// Number of the first term of a shard.
 const FIRST_TERM: u64 = 1;
-/// Number of times that the rules wait for silence before a primary that has restarted begins a
-/// term although it may lack writes: no in-sync replica has replaced it.
+/// Number of times that the rules wait for silence before a primary that has restarted and may lack
+/// writes begins a term (`async`) or logs that it waits (`sync`): no in-sync replica has replaced
+/// it.
 const SILENCES: u64 = 3;
 /// Number of times that the rules wait for silence in which a requested campaign precedes others.
 const FORCED_SILENCES: u64 = 3;

@@ -166,31 +166,32 @@ impl Link<'_> {
         let mut out = Vec::new();
         let (mut next, mut answered) = (Instant::now() + PERIOD, Instant::now());
         loop {
+            // What the other node has sent comes first, so that a busy link notices its replies.
             tokio::select! {
+                biased;
                 read = self.read() => read.map_err(|error| match error {
                     Wrong::Refusal(text) => format!("it has refused a command: {text}"),
                     Wrong::Other(text) => text,
                 })?,
-                () = wake.notified() => {}
                 () = sleep_until(next) => {
                     next = Instant::now() + PERIOD;
                     out.extend_from_slice(&self.introduction);
                     self.replies.expected += 1;
                 }
+                () = wake.notified() => {}
             }
             if self.replies.expected == 0 {
                 answered = Instant::now();
             } else if answered.elapsed() > patience(self.server) {
                 return Err("it has not replied for repl-timeout".to_owned());
             }
-            loop {
-                self.server.cluster.outbox.take(self.id, &mut out);
-                if out.is_empty() {
-                    break;
-                }
+            self.server.cluster.outbox.take(self.id, &mut out);
+            if !out.is_empty() {
                 self.write(&out).await?;
                 // Memory for a long message is not kept.
                 out = Vec::new();
+                // There may be more.
+                wake.notify_one();
             }
         }
     }

@@ -41,7 +41,9 @@ impl SlotRule {
         }
         let slot = found.slot()?;
         let how = route::how(ctx.table, chosen, None, &ctx.session.info);
-        let standing = route::standing(ctx.server, routing::now(&ctx.server.clock));
+        let now = routing::now(&ctx.server.clock);
+        let is_fresh = || route::is_fresh(ctx.server);
+        let standing = route::standing(ctx.server, now, how, is_fresh);
         match self.routes.check(slot, how, standing) {
             // A hold that has begun while the script runs waits for its end.
             Ok(()) | Err(Refusal::Held(..)) => {}

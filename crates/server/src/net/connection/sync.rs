@@ -138,21 +138,28 @@ impl Connection {
             false => next,
         };
         let end = server.feed.end();
-        if !aof.holds_replies() || end == position || end <= aof.synced() {
-            return next;
-        }
-        self.hold(Awaited {
-            position: end,
-            needs_file: true,
-            needs_members: None,
-        });
-        if next == Next::Close {
+        if end != position && self.hold_for_file(aof, end) && next == Next::Close {
             self.wait_for_file(aof, end);
         }
         next
     }
 
-    /// The connection cannot outlast this call.
+    /// Holds the replies until the append-only file is on the disk up to `end`. Returns whether
+    /// they must wait.
+    fn hold_for_file(&mut self, aof: &AppendOnly, end: u64) -> bool {
+        let must_wait = aof.holds_replies() && end > aof.synced();
+        if must_wait {
+            self.hold(Awaited {
+                position: end,
+                needs_file: true,
+                needs_members: None,
+            });
+        }
+        must_wait
+    }
+
+    /// Waits for the append-only file, at most [`SYNC_WAIT_MAX`], because the connection is closed
+    /// after this call.
     fn wait_for_file(&mut self, aof: &AppendOnly, end: u64) {
         let start = Instant::now();
         let is_synced = || aof.synced() >= end || !aof.holds_replies();
@@ -164,6 +171,8 @@ impl Connection {
         }
     }
 
+    /// Holds the replies until all members have what they report or show, unless the connection is
+    /// a replica's.
     #[cold]
     fn hold_for_members(&mut self, executor: &Executor<'_>, is_whole: bool, next: Next) -> Next {
         // The bytes for a replica must not wait for its own acknowledgement.
@@ -196,14 +205,7 @@ impl Connection {
         {
             self.hold(awaited);
         }
-        let (aof, end) = (&server.persistence.aof, server.feed.end());
-        if aof.holds_replies() && end > aof.synced() {
-            self.hold(Awaited {
-                position: end,
-                needs_file: true,
-                needs_members: None,
-            });
-        }
+        self.hold_for_file(&server.persistence.aof, server.feed.end());
     }
 
     /// Adds what the output waits for.
