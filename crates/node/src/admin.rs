@@ -23,7 +23,6 @@ use hyper::header::HeaderValue;
 use hyper::{Method, Request, Response, StatusCode};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
@@ -100,7 +99,6 @@ async fn purge(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Conten
                 let text = "the purge has failed\n";
                 return reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text.into());
             };
-            node.metrics.purged.fetch_add(count as u64, Relaxed);
             reply(StatusCode::OK, TEXT, format!("{count}\n"))
         }
         Err(text) => reply(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n")),

@@ -22,8 +22,8 @@ use std::task::{Context, Poll, Waker};
 
 /// Divisor of the memory that gives the maximum of the account.
 const PART: u64 = 2;
-/// Number of bytes beyond the account's maximum from which on new replies are refused: single
-/// chunks of replies whose clients are slow.
+/// Maximum number of bytes beyond the account's maximum, for the single chunks of replies whose
+/// clients are slow. At this number, requests that need an origin or the disk are refused.
 const OVERRUN_BYTES: u64 = 16 << 20;
 
 /// Account of the bytes outside the store.
@@ -131,7 +131,8 @@ impl Charge {
         }
     }
 
-    /// Waits until the account has room, or none of the entry's chunks is in use.
+    /// Returns `Pending` while the account is full and a chunk of the entry is in use. The release
+    /// of the last chunk wakes the task; room in the account does not.
     pub fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
         if !self.is_full() {
             return Poll::Ready(());

@@ -149,7 +149,7 @@ impl Origins {
                 facts.push(OriginFacts {
                     hosts: hosts.clone(),
                     url: server.url.clone(),
-                    is_unhealthy: server.is_unhealthy(),
+                    is_unhealthy: route.is_out(server),
                     down: since_ms
                         .map(|since_ms| Duration::from_millis(now_ms.saturating_sub(since_ms))),
                 });
@@ -158,8 +158,9 @@ impl Origins {
         facts
     }
 
-    /// Sends a request and returns the head of the response. If a server cannot be reached, another
-    /// one receives the request, provided that it has no content.
+    /// Sends a request and returns the head of the response. If a server cannot be reached, or if
+    /// one that was down does not answer a GET or HEAD, another one receives the request, provided
+    /// that it has no content.
     ///
     /// # Errors
     /// Returns the kind of failure if there is no response. The failure has already been counted.
@@ -172,17 +173,17 @@ impl Origins {
         let is_safe = matches!(method, Method::GET | Method::HEAD);
         let headers = self.headers(&outgoing).ok_or(Failure::Connection)?;
         let mut body = outgoing.body;
+        let may_probe = is_safe && !has_content && route.servers.len() > 1;
         let (mut tried, mut failure) = (vec![], None);
         loop {
             let now_ms = self.clock.now_ms();
-            let may_probe = is_safe && !has_content && route.servers.len() > 1;
             let Some(server) = route.choose(now_ms, &tried, may_probe) else {
                 return Err(failure.unwrap_or_else(|| {
                     self.metrics.failure(Failure::Down);
                     Failure::Down
                 }));
             };
-            let was_down = server.is_down();
+            let is_probe = may_probe && server.is_down();
             let mut request = Request::new(std::mem::replace(&mut body, Content::empty()));
             *request.method_mut() = method.clone();
             *request.uri_mut() = address(&server.url, key).ok_or(Failure::Connection)?;
@@ -190,10 +191,10 @@ impl Origins {
             match self.send_to(server, &routes.client, request, key).await {
                 Ok(response) => return Ok(response),
                 // A server that was down and accepts connections may still not answer.
-                Err((reason, false)) if may_probe && was_down => failure = Some(reason),
-                Err((reason, false)) => return Err(reason),
-                Err((reason, true)) if has_content => return Err(reason),
-                Err((reason, true)) => failure = Some(reason),
+                Err((reason, is_unreached)) if !has_content && (is_unreached || is_probe) => {
+                    failure = Some(reason);
+                }
+                Err((reason, _)) => return Err(reason),
             }
             tried.push(server.clone());
         }

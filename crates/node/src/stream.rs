@@ -55,7 +55,7 @@ impl<S> Watched<S> {
             };
             self.has_progressed = false;
             if self.left == 0 {
-                let error = io::Error::new(io::ErrorKind::TimedOut, "the client is idle");
+                let error = io::Error::new(io::ErrorKind::TimedOut, "the connection is idle");
                 return Poll::Ready(Err(error));
             }
             let next = Instant::now() + self.part;

@@ -345,12 +345,13 @@ impl Arguments {
 /// segments of the disk tier, ports, connections of operators and other nodes, and logs.
 const SPARE_FILES: u64 = 512;
 
-/// Raises the soft limit on open files to two per client, one of which is for the client's request
-/// to the origin. If the limit is too low, lowers the number of clients until a quarter of the
-/// files is left for those requests.
+/// Raises the soft limit on open files to four per client: two for the client and its request to
+/// the origin, and two for a connection that uses another protocol, which is counted separately. If
+/// the limit is too low, lowers the number of clients until a quarter of the files is left for the
+/// rest.
 fn raise_file_limit(config: &mut Config) {
     let connections = config.limits.connections as u64;
-    let Ok(reached) = rlimit::increase_nofile_limit(2 * connections + SPARE_FILES) else {
+    let Ok(reached) = rlimit::increase_nofile_limit(4 * connections + SPARE_FILES) else {
         return;
     };
     let possible = connections_with(reached);

@@ -50,10 +50,6 @@ impl Server {
         }
     }
 
-    pub fn is_unhealthy(&self) -> bool {
-        self.is_unhealthy.load(Relaxed)
-    }
-
     pub fn is_down(&self) -> bool {
         self.circuit.is_doubtful() && self.circuit.down_since_ms().is_some()
     }
@@ -85,6 +81,12 @@ impl Route {
         }
     }
 
+    /// Returns true if health checks of this route say that a server fails. Without checks nothing
+    /// would end that state.
+    pub fn is_out(&self, server: &Server) -> bool {
+        self.health.is_some() && server.is_unhealthy.load(Relaxed)
+    }
+
     /// Returns the server for a request: of those that answer, the one with the fewest open
     /// requests. Without health checks, a server that is down receives one request in a while, if
     /// the request can be repeated elsewhere. Returns `None` if no server may receive it.
@@ -106,10 +108,9 @@ impl Route {
         let turn = self.turn.fetch_add(1, Relaxed) % count.max(1);
         let in_turn = self.servers.iter().cycle().skip(turn).take(count);
         let up = in_turn.filter(is_left);
-        // The result of a check counts for the routes that have checks.
-        let is_out = |server: &Server| self.health.is_some() && server.is_unhealthy();
-        let up = up.filter(|server| !server.is_down() && !is_out(server));
-        let least = up.min_by_key(|server| server.open.load(Relaxed));
+        let up = up.filter(|server| !server.is_down());
+        // Servers whose checks fail come last, and share the requests if all checks fail.
+        let least = up.min_by_key(|server| (self.is_out(server), server.open.load(Relaxed)));
         least.or_else(|| left().find(|server| server.circuit.admit(now_ms)))
     }
 }
@@ -165,7 +166,7 @@ impl Checks {
                 continue;
             };
             failures += 1;
-            if failures == FAILED_CHECKS_MAX && !server.is_unhealthy.swap(true, Relaxed) {
+            if failures >= FAILED_CHECKS_MAX && !server.is_unhealthy.swap(true, Relaxed) {
                 log::warn!("origin {url}: its health check fails: {failure}");
             }
         }
@@ -266,7 +267,11 @@ mod tests {
             assert_eq!(place(&route, route.choose(0, &[], true)), Some(0));
         }
         route.servers[0].is_unhealthy.store(true, Relaxed);
-        assert!(route.choose(0, &[], true).is_some());
+        let chosen = [0; 4].map(|_| place(&route, route.choose(0, &[], true)));
+        assert!(
+            chosen.contains(&Some(0)) && chosen.contains(&Some(1)),
+            "{chosen:?}"
+        );
         // Without checks nothing would end the state.
         route.health = None;
         route.servers[0].is_unhealthy.store(false, Relaxed);

@@ -16,7 +16,6 @@ use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
 
 impl Node {
@@ -81,7 +80,6 @@ impl Node {
         let Some(count) = self.purge(Target::Url(key), false).await else {
             return self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the purge has failed");
         };
-        self.metrics.purged.fetch_add(count as u64, Relaxed);
         let cache = CacheStatus {
             detail: Some("purged"),
             ..CacheStatus::default()
@@ -107,7 +105,8 @@ impl Node {
         let mut keys = vec![key.clone()];
         for name in ["location", "content-location"] {
             let reference = response.get(name).and_then(|value| value.to_str().ok());
-            keys.extend(reference.and_then(|reference| key.sibling(reference)));
+            let named = reference.and_then(|reference| key.sibling(reference));
+            keys.extend(named.map(|key| self.normalised(key)));
         }
         for key in keys {
             let target = Target::Url(key);

@@ -14,6 +14,7 @@ use crate::rules::status::CacheStatus;
 use hyper::Method;
 use hyper::header::HeaderMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Node {
     /// Forwards a request to the owner of its key. Returns `None` if this node is the owner, or the
@@ -186,6 +187,7 @@ impl Node {
         if let Some(cluster) = &self.cluster {
             cluster.purge_others(&target, is_soft).await;
         }
+        self.metrics.purged.fetch_add(count as u64, Relaxed);
         Some(count)
     }
 

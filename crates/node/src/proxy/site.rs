@@ -42,7 +42,8 @@ impl Node {
 
     /// Returns true if no rule changes a plain request.
     pub(super) fn is_unchanged(&self, key: &Key, plain: &Plain<'_, '_>) -> bool {
-        self.rule(key).is_none_or(|rule| {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        operator::find(&rules, key.host(), key.target()).is_none_or(|rule| {
             let has_cookies = || plain.lines(&COOKIE).next().is_some();
             !rule.is_bypassed
                 && rule.target(key.target()) == key.target()

@@ -9,6 +9,7 @@ use crate::origin::Outgoing;
 use crate::rules::fields;
 use crate::rules::key::Key;
 use crate::rules::status::{CacheStatus, Forward};
+use crate::stream::Watched;
 use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
@@ -92,9 +93,12 @@ impl Node {
             let (Ok(client), Ok(origin)) = tokio::join!(upgrade, to_origin) else {
                 return;
             };
-            let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
+            // The client's connection is watched already. A side that has ended is no longer
+            // polled, so that the other one needs a time limit of its own.
+            let idle = node.config.limits.client_idle;
+            let mut origin = Watched::new(TokioIo::new(origin), idle);
+            let mut client = TokioIo::new(client);
             node.metrics.tunnels_open.fetch_add(1, Relaxed);
-            // The client's connection ends after a time without a byte in either direction.
             let _ = copy_bidirectional(&mut client, &mut origin).await;
             node.metrics.tunnels_open.fetch_sub(1, Relaxed);
         });

@@ -91,10 +91,13 @@ impl Rule {
             return target.into();
         }
         let is_kept = |argument: &&str| {
-            let name = argument.split('=').next().unwrap_or_default();
+            let name = name(argument);
             let is_listed = |names: &Vec<Pattern>| any(names, name);
             self.arguments.as_ref().is_none_or(is_listed) && !any(&self.ignored_arguments, name)
         };
+        if query.split('&').all(|argument| is_kept(&argument)) {
+            return target.into();
+        }
         let kept: Vec<&str> = query.split('&').filter(is_kept).collect();
         match kept.is_empty() {
             true => path.into(),
@@ -104,13 +107,13 @@ impl Rule {
 
     /// Returns true if a request must go to the origin without a look-up.
     pub fn bypasses(&self, headers: &HeaderMap) -> bool {
-        let mut names = cookies(headers).map(|cookie| cookie.split('=').next().unwrap_or_default());
-        // A line that is no text may contain any cookie.
-        let mut lines = headers.get_all(COOKIE).iter();
-        let has_other = lines.any(|line| std::str::from_utf8(line.as_bytes()).is_err());
+        let is_listed = |line: &HeaderValue| match std::str::from_utf8(line.as_bytes()) {
+            Ok(line) => pairs(line).any(|cookie| any(&self.bypass_cookies, name(cookie))),
+            // A line that is no text may contain any cookie.
+            Err(_) => true,
+        };
         self.is_bypassed
-            || (!self.bypass_cookies.is_empty()
-                && (has_other || names.any(|name| any(&self.bypass_cookies, name))))
+            || (!self.bypass_cookies.is_empty() && headers.get_all(COOKIE).iter().any(is_listed))
     }
 
     /// Returns true if the rule concerns cookies of requests.
@@ -119,14 +122,14 @@ impl Rule {
     }
 
     /// Removes cookies that are not listed. The others are in the order of their names, so that
-    /// equal ones select the same response.
+    /// equal ones select the same response; those of one name keep the client's order.
     pub fn take_cookies(&self, headers: &mut HeaderMap) {
         let Some(listed) = &self.cookies else {
             return;
         };
-        let is_kept = |cookie: &&str| any(listed, cookie.split('=').next().unwrap_or_default());
+        let is_kept = |cookie: &&str| any(listed, name(cookie));
         let mut kept: Vec<&str> = cookies(headers).filter(is_kept).collect();
-        kept.sort_unstable();
+        kept.sort_by_key(|cookie| name(cookie));
         let value = HeaderValue::from_str(&kept.join("; ")).ok();
         match value.filter(|value| !value.is_empty()) {
             Some(value) => _ = headers.insert(COOKIE, value),
@@ -166,10 +169,18 @@ impl Rule {
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let lines = headers.get_all(COOKIE).iter();
     let lines = lines.filter_map(|line| std::str::from_utf8(line.as_bytes()).ok());
-    lines
-        .flat_map(|line| line.split(';'))
-        .map(str::trim)
-        .filter(|cookie| !cookie.is_empty())
+    lines.flat_map(pairs)
+}
+
+/// Returns the cookies in a line.
+fn pairs(line: &str) -> impl Iterator<Item = &str> {
+    let cookies = line.split(';').map(str::trim);
+    cookies.filter(|cookie| !cookie.is_empty())
+}
+
+/// Returns the name of an argument or a cookie.
+fn name(pair: &str) -> &str {
+    pair.split('=').next().unwrap_or_default()
 }
 
 #[cfg(test)]

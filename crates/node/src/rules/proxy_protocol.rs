@@ -67,7 +67,7 @@ pub fn rest_bytes(fixed: [u8; FIXED_BYTES]) -> Result<usize, &'static str> {
     let length = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
     match length <= REST_BYTES_MAX {
         true => Ok(length),
-        false => Err("PROXY protocol: expected at most 2,048 bytes"),
+        false => Err("PROXY protocol: expected at most 2,048 bytes of addresses and values"),
     }
 }
 

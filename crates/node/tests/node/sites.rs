@@ -52,9 +52,31 @@ fn another_server_answers_if_one_cannot_be_reached() {
     assert_eq!(origin.heads().len(), 8);
     let status = site.admin("GET", "/status", "").content;
     assert!(status.contains("down for 0 s"), "{status}");
-    // Content cannot be repeated, and the server that is down receives none.
+    // A POST is no probe, so that the server that is down does not receive it.
     let post = site.request("POST", "/", "Content-Length: 0\r\n");
     assert_eq!(post.status, 200);
+}
+
+#[test]
+fn a_request_with_content_is_sent_to_one_server_only() {
+    let origin = Origin::plain(FRESH, "hello");
+    let (one, other) = (unused(), unused());
+    let tables = format!("[[origin]]\nservers = [\"http://{one}\", \"http://{other}\"]");
+    let site = site(&origin, &tables);
+    let requests = "mayfly_edge_origin_requests_total ";
+    let count = || {
+        let metrics = site.admin("GET", "/metrics", "").content;
+        let line = metrics.lines().find(|line| line.starts_with(requests));
+        line.expect("the metric").to_owned()
+    };
+    assert_eq!(count(), format!("{requests}0"));
+    let mut stream = site.connect();
+    let post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx";
+    stream.write_all(post).expect("loopback works");
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).expect("the node answers");
+    assert_eq!(&status, b"HTTP/1.1 502");
+    assert_eq!(count(), format!("{requests}1"));
 }
 
 #[test]
