@@ -11,6 +11,10 @@ use toml::de::{DeTable, DeValue};
 
 /// Maximum number of origins and of rules, because each request compares them in order.
 const TABLES_MAX: usize = 1_000;
+/// Maximum number of entries of a list, because each request may compare them in order.
+const LIST_MAX: usize = 1_000;
+/// Maximum length of a text in a list in bytes, because a pattern is searched for in each request.
+const TEXT_BYTES_MAX: usize = 1_024;
 /// Default of [`Health::interval`].
 const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -58,21 +62,22 @@ impl File {
     /// # Errors
     /// Returns the first error, with its line.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let lines = Lines::of(text);
         let table = DeTable::parse(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
-            Invalid(format!("line {}: {}", line(text, start), error.message()))
+            Invalid(format!("line {}: {}", lines.line(start), error.message()))
         })?;
         let mut file = File::default();
-        for field in fields(text, table.get_ref()) {
+        for field in fields(&lines, table.get_ref()) {
             match field.name {
                 "origin" => {
                     for table in field.tables()? {
-                        file.origins.push(origin(text, &field, table)?);
+                        file.origins.push(origin(&lines, &field, table)?);
                     }
                 }
                 "rule" => {
                     for table in field.tables()? {
-                        file.rules.push(rule(text, table)?);
+                        file.rules.push(rule(&lines, table)?);
                     }
                 }
                 _ => file.options.push(field.setting()?),
@@ -82,14 +87,25 @@ impl File {
     }
 }
 
-fn line(text: &str, at: usize) -> usize {
-    let before = text.as_bytes().get(..at).unwrap_or_default();
-    1 + before.iter().filter(|byte| **byte == b'\n').count()
+/// Offsets of the line ends of a text, so that the line of each key costs a binary search.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        let bytes = text.bytes().enumerate();
+        let ends = bytes.filter(|(_, byte)| *byte == b'\n');
+        Lines(ends.map(|(at, _)| at).collect())
+    }
+
+    /// Returns the number of the line that contains an offset, from 1.
+    fn line(&self, at: usize) -> usize {
+        1 + self.0.partition_point(|end| *end < at)
+    }
 }
 
-fn fields<'t, 'i>(text: &str, table: &'t DeTable<'i>) -> Vec<Field<'t, 'i>> {
+fn fields<'t, 'i>(lines: &Lines, table: &'t DeTable<'i>) -> Vec<Field<'t, 'i>> {
     let fields = table.iter().map(|(name, value)| Field {
-        line: line(text, name.span().start),
+        line: lines.line(name.span().start),
         name: name.get_ref(),
         value: value.get_ref(),
     });
@@ -127,6 +143,7 @@ impl<'t, 'i> Field<'t, 'i> {
         let values = match self.value {
             DeValue::Boolean(is_on) => Some(is_on.then_some(Value::On).into_iter().collect()),
             DeValue::Array(values) => {
+                self.check_length(values.len())?;
                 let texts = values.iter().map(|value| Self::scalar(value.get_ref()));
                 texts.map(|text| text.map(Value::Text)).collect()
             }
@@ -151,9 +168,23 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     fn texts(&self) -> Result<Vec<&'t str>, Invalid> {
-        let texts = self.value.as_array();
-        let texts = texts.and_then(|all| all.iter().map(|text| text.get_ref().as_str()).collect());
-        texts.ok_or_else(|| self.invalid("a list of texts"))
+        let all = self.value.as_array();
+        let all = all.ok_or_else(|| self.invalid("a list of texts"))?;
+        self.check_length(all.len())?;
+        let texts = all.iter().map(|text| text.get_ref().as_str());
+        let texts: Option<Vec<_>> = texts.collect();
+        let texts = texts.ok_or_else(|| self.invalid("a list of texts"))?;
+        match texts.iter().all(|text| text.len() <= TEXT_BYTES_MAX) {
+            true => Ok(texts),
+            false => Err(self.invalid(&format!("texts of at most {TEXT_BYTES_MAX} bytes"))),
+        }
+    }
+
+    fn check_length(&self, length: usize) -> Result<(), Invalid> {
+        match length <= LIST_MAX {
+            true => Ok(()),
+            false => Err(self.invalid(&format!("at most {LIST_MAX} entries"))),
+        }
     }
 
     fn patterns(&self) -> Result<Vec<Pattern>, Invalid> {
@@ -189,7 +220,7 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 }
 
-fn origin(text: &str, at: &Field<'_, '_>, table: &DeTable<'_>) -> Result<Origin, Invalid> {
+fn origin(lines: &Lines, at: &Field<'_, '_>, table: &DeTable<'_>) -> Result<Origin, Invalid> {
     const NAMES: &str = "hosts, servers, health or health-interval";
     let mut origin = Origin {
         hosts: vec![],
@@ -197,7 +228,7 @@ fn origin(text: &str, at: &Field<'_, '_>, table: &DeTable<'_>) -> Result<Origin,
         health: None,
     };
     let (mut path, mut interval, mut last) = (None, None, at.line);
-    for field in fields(text, table) {
+    for field in fields(lines, table) {
         last = field.line;
         match field.name {
             "hosts" => origin.hosts = field.hosts()?,
@@ -243,12 +274,12 @@ fn origin(text: &str, at: &Field<'_, '_>, table: &DeTable<'_>) -> Result<Origin,
     Ok(origin)
 }
 
-fn rule(text: &str, table: &DeTable<'_>) -> Result<Rule, Invalid> {
+fn rule(lines: &Lines, table: &DeTable<'_>) -> Result<Rule, Invalid> {
     const NAMES: &str = "hosts, paths, bypass, bypass-cookies, arguments, ignore-arguments, \
         cookies, lifetime, lifetimes, stale-if-error or keep";
     let mut rule = Rule::default();
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    for field in fields(text, table) {
+    for field in fields(lines, table) {
         match field.name {
             "hosts" => rule.hosts = field.hosts()?.into_iter().map(Pattern::new).collect(),
             "paths" => rule.paths = field.patterns()?,
@@ -262,7 +293,8 @@ fn rule(text: &str, table: &DeTable<'_>) -> Result<Rule, Invalid> {
                 let expected = "a table of statuses and times such as { 404 = \"10s\" }";
                 let table = field.value.as_table();
                 for (status, span) in table.ok_or_else(|| field.invalid(expected))? {
-                    let status = status.get_ref().parse().ok();
+                    let digits = status.get_ref();
+                    let status = digits.parse().ok().filter(|_| digits.len() == 3);
                     let status = status.filter(|status| (200..600).contains(status));
                     let status = status.ok_or_else(|| field.invalid(expected))?;
                     let span = field.span_of(span.get_ref())?;
@@ -399,7 +431,33 @@ bypass = true
         }
     }
 
+    /// Regression: lists had no limit, and the time to read a file grew with the square of its
+    /// size.
+    #[test]
+    fn lists_and_their_texts_have_limits() {
+        let list = |count: usize, text: &str| {
+            let texts = vec![format!("\"{text}\""); count].join(", ");
+            File::parse(&format!("[[rule]]\npaths = [{texts}]")).map_err(|error| error.0)
+        };
+        assert!(list(LIST_MAX, &"x".repeat(TEXT_BYTES_MAX)).is_ok());
+        let error = list(LIST_MAX + 1, "x").expect_err("the list is too long");
+        assert_eq!(error, "line 2: paths: expected at most 1000 entries");
+        let long = "x".repeat(TEXT_BYTES_MAX + 1);
+        let error = list(1, &long).expect_err("the text is too long");
+        assert_eq!(error, "line 2: paths: expected texts of at most 1024 bytes");
+        let listen = vec!["\"x\""; LIST_MAX + 1].join(", ");
+        let error = File::parse(&format!("listen = [{listen}]"));
+        assert!(error.is_err_and(|error| error.0.contains("at most 1000 entries")));
+    }
+
     proptest! {
+        #[test]
+        fn lines_are_found_as_by_counting(text in "[a\n]{0,40}", at in 0_usize..45) {
+            let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
+            let expected = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            prop_assert_eq!(Lines::of(&text).line(at), expected);
+        }
+
         #[test]
         fn damaged_files_are_refused_or_read(at in 0..TEXT.len(), byte in 0_u8..128) {
             let mut bytes = TEXT.as_bytes().to_vec();
