@@ -8,23 +8,29 @@
 //! | `GET /health` | 200 while the node serves |
 //! | `POST /purge?url=…`, `?prefix=…`, `?tag=…`, with `&soft=1` | number of purged URLs |
 //!
-//! A purge needs `Authorization: Bearer TOKEN`.
+//! A purge needs `Authorization: Bearer TOKEN` with the token of purges. If a token for operators
+//! is configured, all others but `/health` need it, as a bearer token or as a password.
+
+pub mod client;
 
 use crate::body::Content;
-use crate::listen::{accept, exchange};
+use crate::listen::{Tls, accept, exchange};
 use crate::metrics::{Facts, table};
 use crate::proxy::Node;
-use crate::purge::{Target, is_permitted};
+use crate::purge::{Target, is_equal, is_permitted};
 use crate::rules::key::Key;
 use crate::socket::Socket;
 use crate::status;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use hyper::body::Incoming;
-use hyper::header::HeaderValue;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 /// Maximum number of connections.
 const CONNECTIONS_MAX: usize = 32;
@@ -35,17 +41,30 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ances
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Serves operators until `stop` changes.
-pub async fn serve(node: Arc<Node>, listener: TcpListener, stop: watch::Receiver<bool>) {
+pub async fn serve(
+    node: Arc<Node>,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    stop: watch::Receiver<bool>,
+) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     accept(&listener, connections, stop.clone(), |stream, _| {
         let (node, stop) = (node.clone(), stop.clone());
+        let tls = tls.as_ref().map(|tls| tls.borrow().clone());
         async move {
             let limits = node.config.limits.clone();
+            let stream = match tls {
+                None => Socket::Plain(stream),
+                Some(tls) => match timeout(limits.handshake_time, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => Socket::tls(stream),
+                    _ => return,
+                },
+            };
             let answer = move |request: Request<Incoming>| {
                 let node = node.clone();
                 async move { Ok::<_, Infallible>(answer(&node, &request).await) }
             };
-            let _ = exchange(Socket::Plain(stream), &limits, answer, stop).await;
+            let _ = exchange(stream, &limits, answer, stop).await;
         }
     })
     .await;
@@ -53,7 +72,18 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, stop: watch::Receiver
 
 async fn answer(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Content> {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    match request.uri().path() {
+    let path = request.uri().path();
+    if let Some(token) = &node.config.admin_token
+        && !matches!(path, "/health" | "/purge")
+        && !has_token(token, request.headers())
+    {
+        let text = "expected the token as Authorization: Bearer, or as a password\n";
+        let mut refusal = reply(StatusCode::UNAUTHORIZED, TEXT, text.into());
+        let basic = HeaderValue::from_static("Basic realm=\"mayfly\"");
+        refusal.headers_mut().insert("www-authenticate", basic);
+        return refusal;
+    }
+    match path {
         "/metrics" if is_read => reply(StatusCode::OK, METRICS, table::page(&facts(node))),
         "/" if is_read => {
             let mut page = reply(StatusCode::OK, HTML, status::html(&facts(node)));
@@ -74,6 +104,20 @@ async fn answer(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Conte
             "expected /, /status, /metrics, /health or /purge\n".into(),
         ),
     }
+}
+
+/// Returns true if a request has the token: as a bearer token, or as the password of any user,
+/// because browsers have a dialogue for passwords only.
+fn has_token(token: &str, headers: &HeaderMap) -> bool {
+    if is_permitted(Some(token), headers) {
+        return true;
+    }
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let given = given.and_then(|given| given.strip_prefix(b"Basic "));
+    let pair = given.and_then(|given| BASE64.decode(given).ok());
+    let pair = pair.unwrap_or_default();
+    let mut parts = pair.splitn(2, |byte| *byte == b':');
+    parts.nth(1).is_some_and(|given| is_equal(token, given))
 }
 
 fn facts(node: &Node) -> Facts<'_> {
@@ -171,6 +215,25 @@ fn reply(status: StatusCode, kind: &'static str, text: String) -> Response<Conte
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_is_a_bearer_token_or_a_password() {
+        let mut headers = HeaderMap::new();
+        assert!(!has_token("secret", &headers));
+        // The user is `any`, and the password `secret`, `secre`, `secret:` or absent.
+        for (given, expected) in [
+            ("Bearer secret", true),
+            ("Basic YW55OnNlY3JldA==", true),
+            ("Basic YW55OnNlY3Jl", false),
+            ("Basic YW55OnNlY3JldDo=", false),
+            ("Basic YW55", false),
+            ("Basic !", false),
+            ("secret", false),
+        ] {
+            headers.insert(AUTHORIZATION, HeaderValue::from_static(given));
+            assert_eq!(has_token("secret", &headers), expected, "{given}");
+        }
+    }
 
     #[test]
     fn the_arguments_of_a_purge_are_read() {

@@ -2,6 +2,7 @@
 
 use crate::access_log::Record;
 use crate::budget::{Budget, Charge};
+use crate::encode::{Encoded, Encoder};
 use crate::fill::{End, Reader};
 use crate::object::Pieces;
 use crate::rules::ranges::Range;
@@ -28,6 +29,8 @@ pub enum Source {
     Pieces(Box<dyn Pieces>, Option<Bytes>),
     /// Body passed through from the other side of the proxy.
     Passed(Passed),
+    /// The same, compressed.
+    Encoded(Box<Encoded<Content>>),
 }
 
 /// Body of a message. When it is dropped, the record of the request is complete.
@@ -133,9 +136,20 @@ impl Content {
         }
     }
 
+    /// Creates a body that is compressed while it is sent.
+    pub fn encoded(self, encoder: Encoder) -> Self {
+        Content {
+            source: Source::Encoded(Box::new(Encoded::new(self, Some(encoder)))),
+            left: None,
+            record: None,
+            charge: None,
+        }
+    }
+
     /// Counts the content in the account of memory, unless its source does so already.
     pub fn account(&mut self, budget: &Arc<Budget>) {
-        if matches!(self.source, Source::Pieces(..) | Source::Passed(_)) {
+        let is_counted = matches!(self.source, Source::Single(_) | Source::Chunks(_));
+        if !is_counted && !matches!(self.source, Source::Following(_)) {
             self.charge = Some(Charge::new(budget));
         }
     }
@@ -167,6 +181,10 @@ impl Body for Content {
                 None => ready!(pieces.poll(context)),
             },
             Source::Passed(passed) => ready!(passed.poll(context)),
+            Source::Encoded(encoded) => {
+                let frame = ready!(Pin::new(encoded).poll_frame(context));
+                frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
+            }
         };
         match next {
             None => Poll::Ready(None),

@@ -16,7 +16,7 @@
 
 use bytes::Bytes;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -26,12 +26,31 @@ const PART: u64 = 2;
 /// clients are slow. At this number, requests that need an origin or the disk are refused.
 const OVERRUN_BYTES: u64 = 16 << 20;
 
+/// Divisor of the account's maximum that gives the maximum that compressors may hold.
+const HELD_PART: u64 = 4;
+
 /// Account of the bytes outside the store.
 #[derive(Debug)]
 pub struct Budget {
     /// Bytes in the account. It is briefly negative if content leaves before it is counted.
     bytes: AtomicI64,
     bytes_max: u64,
+    /// Part of these bytes that compressors hold.
+    held_bytes: AtomicU64,
+}
+
+/// Bytes of working memory in the account, until they are dropped.
+#[derive(Debug)]
+pub struct Held {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.held_bytes.fetch_sub(self.bytes, Relaxed);
+        self.budget.subtract(self.bytes);
+    }
 }
 
 impl Budget {
@@ -40,6 +59,7 @@ impl Budget {
         Arc::new(Budget {
             bytes: AtomicI64::new(0),
             bytes_max: memory_bytes / PART,
+            held_bytes: AtomicU64::new(0),
         })
     }
 
@@ -56,6 +76,20 @@ impl Budget {
     /// Returns true if even the single chunks of further replies are too much.
     pub fn is_overrun(&self) -> bool {
         self.bytes() >= self.bytes_max + OVERRUN_BYTES
+    }
+
+    /// Adds working memory to the account; `None` if the account is full, or too much is held.
+    pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
+        let limit = self.bytes_max / HELD_PART;
+        let add = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
+        if self.is_full() || self.held_bytes.fetch_update(Relaxed, Relaxed, add).is_err() {
+            return None;
+        }
+        self.add(bytes);
+        Some(Held {
+            budget: self.clone(),
+            bytes,
+        })
     }
 
     fn add(&self, bytes: u64) {

@@ -3,11 +3,13 @@
 mod cluster;
 mod etcd;
 mod file;
+mod log;
 
 pub(crate) use cluster::SERVERS_MAX;
 pub use cluster::{ClusterConfig, Security, Server};
 pub use etcd::EtcdConfig;
 pub use file::{File, Setting, Value};
+pub use log::{LogField, LogFormat};
 
 use crate::clock::Clock;
 use crate::rules::forwarded::Network;
@@ -30,6 +32,9 @@ const SEGMENTS_MIN: u64 = 4;
 /// terabyte still takes only three days.
 const SCRUB_BYTES_PER_SECOND: u64 = 4 << 20;
 
+/// Minimum length of a token.
+const TOKEN_BYTES_MIN: usize = 16;
+
 /// Settings of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -46,6 +51,11 @@ pub struct Config {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Address for metrics, health checks and purges.
     pub admin: Option<SocketAddr>,
+    /// Files with the certificate chain for operators and its private key, in PEM; without them,
+    /// operators connect without TLS.
+    pub admin_certificate: Option<(PathBuf, PathBuf)>,
+    /// Token that operators need for everything but health checks and purges, if they need one.
+    pub admin_token: Option<String>,
     /// Token that purges need. Without a token, all purges are refused.
     pub purge_token: Option<String>,
     /// Origins that requests are forwarded to, by host.
@@ -71,6 +81,8 @@ pub struct Config {
     pub name: String,
     /// File of the access log; `-` is standard output.
     pub access_log: Option<PathBuf>,
+    /// Format of its lines.
+    pub access_log_format: LogFormat,
     /// Cluster to which the node belongs; `None` for a standalone node.
     pub cluster: Option<ClusterConfig>,
     /// Limits on the use of resources by clients and origins.
@@ -228,6 +240,8 @@ impl Default for Config {
             listen_tls: vec![],
             certificate: None,
             admin: None,
+            admin_certificate: None,
+            admin_token: None,
             purge_token: None,
             origins: vec![],
             trusted: vec![],
@@ -240,6 +254,7 @@ impl Default for Config {
             grace: Grace::default(),
             name: "mayfly".into(),
             access_log: None,
+            access_log_format: LogFormat::default(),
             cluster: None,
             limits: Limits::default(),
             is_direct: true,
@@ -324,12 +339,17 @@ impl Config {
                 self.name
             ));
         }
-        if self
-            .purge_token
-            .as_ref()
-            .is_some_and(|token| token.len() < 16)
-        {
-            return invalid("purge token: expected at least 16 characters".into());
+        let tokens = [("purge", &self.purge_token), ("admin", &self.admin_token)];
+        for (name, token) in tokens {
+            let is_good = |token: &String| {
+                let is_visible = token.bytes().all(|byte| byte.is_ascii_graphic());
+                token.len() >= TOKEN_BYTES_MIN && is_visible
+            };
+            if !token.as_ref().is_none_or(is_good) {
+                return invalid(format!(
+                    "{name} token: expected at least {TOKEN_BYTES_MIN} characters, no blanks, ASCII only"
+                ));
+            }
         }
         Ok(())
     }

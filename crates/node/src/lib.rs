@@ -14,7 +14,8 @@
 //!                       '-> origin -> fill -> store             miss
 //! ```
 //!
-//! Deliberately absent: agreement among nodes without etcd, and rewriting of content.
+//! Deliberately absent: agreement among nodes without etcd, and rewriting of content other than
+//! compression ([`encode`]).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -28,6 +29,7 @@ pub mod cluster;
 pub mod coded;
 pub mod config;
 pub mod disk;
+pub mod encode;
 pub mod fill;
 pub mod flights;
 mod http1;
@@ -48,8 +50,8 @@ pub mod stream;
 
 pub use clock::{Clock, ManualClock};
 pub use config::{
-    ClusterConfig, Config, DiskConfig, EtcdConfig, File, Health, Invalid, Limits, Origin, Security,
-    Server, Setting, Value,
+    ClusterConfig, Config, DiskConfig, EtcdConfig, File, Health, Invalid, Limits, LogField,
+    LogFormat, Origin, Security, Server, Setting, Value,
 };
 pub use edge::ServerId;
 pub use metrics::Reply;
@@ -59,6 +61,7 @@ use cluster::Cluster;
 use proxy::Node;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
@@ -82,6 +85,7 @@ pub struct Running {
     /// Address for operators.
     pub admin: Option<SocketAddr>,
     certificate: Option<watch::Sender<TlsAcceptor>>,
+    admin_certificate: Option<watch::Sender<TlsAcceptor>>,
     stop: watch::Sender<bool>,
     listeners: JoinSet<()>,
     connections: Arc<Semaphore>,
@@ -102,10 +106,8 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         let address = listener.local_addr();
         address.map_err(|error| Invalid(format!("a socket without an address: {error}")))
     };
-    let certificate = match &config.certificate {
-        Some((certificate, key)) => Some(watch::channel(listen::tls(certificate, key)?).0),
-        None => None,
-    };
+    let certificate = acceptor(config.certificate.as_ref())?;
+    let admin_certificate = acceptor(config.admin_certificate.as_ref())?;
     let tls = certificate.as_ref().map(watch::Sender::subscribe);
     for (listener, tls) in listen::bind_all(config, tls)? {
         addresses.push(address(&listener)?);
@@ -144,7 +146,8 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         Some(wanted) => {
             let listener = listen::bind(wanted)?;
             let bound = address(&listener)?;
-            listeners.spawn(admin::serve(node.clone(), listener, stopped));
+            let tls = admin_certificate.as_ref().map(watch::Sender::subscribe);
+            listeners.spawn(admin::serve(node.clone(), listener, tls, stopped));
             Some(bound)
         }
     };
@@ -154,10 +157,20 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         peers,
         admin,
         certificate,
+        admin_certificate,
         stop,
         listeners,
         connections,
     })
+}
+
+/// Returns the acceptor of TLS connections with a certificate and its key, if there is one.
+fn acceptor(
+    files: Option<&(PathBuf, PathBuf)>,
+) -> Result<Option<watch::Sender<TlsAcceptor>>, Invalid> {
+    let acceptor = files.map(|(certificate, key)| listen::tls(certificate, key));
+    let acceptor = acceptor.transpose()?;
+    Ok(acceptor.map(|acceptor| watch::channel(acceptor).0))
 }
 
 /// Adapts the store to the content outside it until `stop` changes. Fetches do so, too; content
@@ -205,22 +218,26 @@ fn follow(
 }
 
 impl Running {
-    /// Reads the certificates for clients and for other nodes again, with their private keys, for
-    /// new connections. Returns false if no certificate is configured.
+    /// Reads the certificates for clients, operators and other nodes again, with their private
+    /// keys, for new connections. Returns false if no certificate is configured.
     ///
     /// # Errors
     /// Returns an error if they are invalid. The previous ones stay in use.
     pub fn reload(&self) -> Result<bool, Invalid> {
-        let paths = self.node.config.certificate.as_ref();
-        let for_clients = self.certificate.as_ref().zip(paths);
-        if let Some((sender, (certificate, key))) = for_clients {
+        let config = &self.node.config;
+        let all = [
+            (&self.certificate, &config.certificate),
+            (&self.admin_certificate, &config.admin_certificate),
+        ];
+        let all = all.map(|(sender, files)| sender.as_ref().zip(files.as_ref()));
+        for (sender, (certificate, key)) in all.into_iter().flatten() {
             sender.send_replace(listen::tls(certificate, key)?);
         }
         let for_nodes = match &self.node.cluster {
             Some(cluster) => cluster.credentials().reload()?,
             None => false,
         };
-        Ok(for_clients.is_some() || for_nodes)
+        Ok(all.iter().any(Option::is_some) || for_nodes)
     }
 
     /// Replaces origins and rules by those of other settings. A difference in the rest is logged,

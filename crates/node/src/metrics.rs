@@ -1,12 +1,15 @@
 //! Counters of a node. The table of metrics defines how Prometheus gets them.
 
+pub mod histogram;
 pub mod table;
 
 use crate::config::Config;
 use crate::disk::DiskStats;
+use crate::rules::coding::Coding;
 use crate::rules::freshness::Refusal;
 use crate::rules::status::Forward;
 use edge::ServerId;
+use histogram::Histogram;
 use hyper::Uri;
 use library::Stats;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -125,6 +128,16 @@ pub struct Metrics {
     refusals: [AtomicU64; 9],
     failures: [AtomicU64; 5],
     hits: [AtomicU64; 2],
+    compressed: [AtomicU64; 3],
+    /// Number of responses that were not compressed because memory was short.
+    pub uncompressed: AtomicU64,
+    /// Number of bytes before compression.
+    pub compression_read: AtomicU64,
+    /// Number of bytes after compression.
+    pub compression_written: AtomicU64,
+    reply_times: [Histogram; 8],
+    /// Times until the head of an origin's response arrived, also of origins that failed.
+    pub origin_times: Histogram,
     /// Number of requests that shared another request's fetch.
     pub collapsed: AtomicU64,
     /// Number of connections that use another protocol now.
@@ -221,6 +234,8 @@ pub struct OriginFacts {
     pub hosts: String,
     /// URL of the server.
     pub url: Uri,
+    /// Numbers of all requests to the server and of those without an answer yet.
+    pub load: (u64, usize),
     /// Whether health checks fail.
     pub is_unhealthy: bool,
     /// Time for which the server has counted as down.
@@ -281,14 +296,36 @@ pub struct EtcdFacts {
 }
 
 impl Metrics {
-    /// Counts a reply.
-    pub fn reply(&self, reply: Reply) {
+    /// Counts a reply whose head was ready this time after that of the request.
+    pub fn reply(&self, reply: Reply, time: Duration) {
         self.replies[reply as usize].fetch_add(1, Relaxed);
+        self.reply_times[reply as usize].observe(time);
+    }
+
+    /// Returns the times until the heads of replies of this kind were ready.
+    pub fn reply_times(&self, reply: Reply) -> &Histogram {
+        &self.reply_times[reply as usize]
     }
 
     /// Counts a cause of a miss.
     pub fn forward(&self, forward: Forward) {
         self.forwards[forward as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts a response that is compressed.
+    pub fn compressed(&self, coding: Coding) {
+        self.compressed[coding as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Returns the number of responses that were compressed with a coding.
+    pub fn compressions(&self, coding: Coding) -> u64 {
+        self.compressed[coding as usize].load(Relaxed)
+    }
+
+    /// Counts bytes before and after compression.
+    pub fn count_compression(&self, read: usize, written: usize) {
+        self.compression_read.fetch_add(read as u64, Relaxed);
+        self.compression_written.fetch_add(written as u64, Relaxed);
     }
 
     /// Counts a response that was not stored.

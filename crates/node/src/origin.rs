@@ -23,7 +23,7 @@ use servers::{OriginClient, Route, Server};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -149,6 +149,7 @@ impl Origins {
                 facts.push(OriginFacts {
                     hosts: hosts.clone(),
                     url: server.url.clone(),
+                    load: server.load(),
                     is_unhealthy: route.is_out(server),
                     down: since_ms
                         .map(|since_ms| Duration::from_millis(now_ms.saturating_sub(since_ms))),
@@ -214,7 +215,9 @@ impl Origins {
         self.metrics.origin_requests.fetch_add(1, Relaxed);
         let open = server.begin();
         let head_time = self.limits.origin_head_time;
+        let began = Instant::now();
         let result = timeout(head_time, client.request(request)).await;
+        self.metrics.origin_times.observe(began.elapsed());
         drop(open);
         let now_ms = self.clock.now_ms();
         let mut is_unreached = false;

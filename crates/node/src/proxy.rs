@@ -16,7 +16,7 @@ mod reply;
 mod site;
 mod upgrade;
 
-use crate::access_log::{AccessLog, Record};
+use crate::access_log::{AccessLog, Entry, Record, Request as Logged};
 use crate::body::Content;
 use crate::cluster::Cluster;
 use crate::config::{Config, Invalid};
@@ -24,6 +24,7 @@ use crate::flights::Flights;
 use crate::metrics::{Metrics, Reply, Tier};
 use crate::object::{Found, Object, Resource};
 use crate::origin::Origins;
+use crate::rules::coding::Wanted;
 use crate::rules::directives::Directives;
 use crate::rules::key::{Invalid as InvalidKey, Key};
 use crate::rules::operator::Rule;
@@ -100,7 +101,7 @@ impl Node {
         let metrics = Arc::new(Metrics::default());
         let log = match &config.access_log {
             Some(path) => {
-                let log = AccessLog::open(path);
+                let log = AccessLog::open(path, config.access_log_format.clone());
                 let invalid = |error| Invalid(format!("access log {}: {error}", path.display()));
                 Some(log.map_err(invalid)?)
             }
@@ -180,10 +181,17 @@ impl Node {
     ) -> Response<Content> {
         let started = Instant::now();
         let at_ms = self.now_ms();
-        let method = self.log.as_ref().map(|_| request.method().to_string());
-        let logged = self.log.as_ref().map(|_| match &key {
-            Ok(key) => key.to_string(),
-            Err(_) => request.uri().to_string(),
+        let entry = self.log.as_ref().map(|log| {
+            let logged = Logged {
+                method: request.method().as_str(),
+                url: match &key {
+                    Ok(key) => key.to_string(),
+                    Err(_) => request.uri().to_string(),
+                },
+                protocol: request.version(),
+                headers: request.headers(),
+            };
+            Entry::new(log, (at_ms, started), client.address, logged)
         });
         let answer = match key {
             Ok(key) => {
@@ -204,33 +212,31 @@ impl Node {
             reply,
             cache,
         } = answer;
-        self.metrics.reply(reply);
+        self.metrics.reply(reply, started.elapsed());
         if let Some(forward) = cache.forward {
             self.metrics.forward(forward);
         }
         if cache.is_collapsed {
             self.metrics.collapsed.fetch_add(1, Relaxed);
         }
+        let origin_time = cache.origin_time;
         let cache = self.sign(&mut response, reply, &cache);
-        let mut record = self.record(at_ms, started, client);
-        record.method = method.unwrap_or_default();
-        record.url = logged.unwrap_or_default();
-        record.status = response.status().as_u16();
-        record.cache = cache.unwrap_or_default();
+        let entry = entry.map(|mut entry| {
+            entry.status = response.status().as_u16();
+            entry.source = reply.name();
+            entry.cache = cache.unwrap_or_default();
+            entry.origin_time = origin_time;
+            entry
+        });
+        let record = Record {
+            bytes: 0,
+            is_cut: false,
+            metrics: self.metrics.clone(),
+            entry,
+        };
         response.body_mut().account(self.store.budget());
         response.body_mut().record(record);
         response
-    }
-
-    /// Begins the record of a request.
-    fn record(&self, at_ms: u64, started: Instant, client: Client) -> Record {
-        Record::new(
-            at_ms,
-            started,
-            client.address,
-            self.log.clone(),
-            self.metrics.clone(),
-        )
     }
 
     /// Adds Via and Cache-Status, which a response of another node already has. Returns
@@ -298,22 +304,20 @@ impl Node {
             }
             rule.take_cookies(&mut parts.headers);
         }
-        let mut directives = Directives::default();
-        if present.has(Present::CACHE) {
-            directives = Directives::of(&parts.headers);
-            let pragma = parts.headers.get("pragma").map(HeaderValue::as_bytes);
-            if pragma == Some(b"no-cache") && !parts.headers.contains_key("cache-control") {
-                directives.has_no_cache = true;
-            }
-        }
+        // Range applies to GET only.
+        let is_head = parts.method == Method::HEAD;
+        let has_range = present.has(Present::RANGE) && !is_head;
+        let codings = rule.as_ref().map_or(&[][..], |rule| &rule.codings);
+        let wanted_coding = Wanted::replace(codings, &mut parts.headers, has_range);
+        let directives = match present.has(Present::CACHE) {
+            true => Directives::of_request(&parts.headers),
+            false => Directives::default(),
+        };
         let has_condition = present.has(Present::CONDITION);
         if directives.has_no_store || (has_condition && conditional::is_for_origin(&parts.headers))
         {
             return Box::pin(self.pass(parts, body, key, client, Forward::Request)).await;
         }
-        let is_head = parts.method == Method::HEAD;
-        // Range applies to GET only.
-        let has_range = present.has(Present::RANGE) && !is_head;
         let lookup = Lookup {
             key,
             is_head,
@@ -324,6 +328,7 @@ impl Node {
             client: client.address,
             is_peer: client.is_peer,
             rule,
+            wanted_coding,
         };
         self.look_up(lookup, now_ms, looked).await
     }
@@ -441,8 +446,8 @@ impl Node {
             .as_ref()
             .is_some_and(|object| object.head.terms.is_fresh(now_ms));
         let forward = if is_forced { Forward::Request } else { forward };
-        if lookup.is_head && stored.is_none() {
-            return Box::pin(self.pass_head(lookup, forward)).await;
+        if lookup.is_head && stored.is_none() && self.passed.contains_key(&lookup.passed_name()) {
+            return Box::pin(self.pass_head(lookup, Forward::Bypass)).await;
         }
         Box::pin(self.fetch_or_follow(lookup, stored, forward)).await
     }

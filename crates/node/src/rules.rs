@@ -3,6 +3,7 @@
 //! Inputs are header fields and instants; results are small values. Every rule names the section of
 //! the specification that it implements. Start reading with `freshness.rs`.
 
+pub mod coding;
 pub mod conditional;
 pub mod dates;
 pub mod directives;

@@ -97,18 +97,20 @@ pub fn html(facts: &Facts<'_>) -> String {
     for section in sections(facts) {
         let _ = writeln!(page, "<section>\n<h2>{}</h2>\n<table>", section.title);
         for row in &section.rows {
-            let (name, mut value) = (escaped(&row.name), escaped(&row.value));
-            if row.share.is_some() {
-                // A value stays on one line above its bar.
-                value = value.replace(' ', "&nbsp;");
-            }
+            let (name, value) = (escaped(&row.name), escaped(&row.value));
+            // A number stays on one line, above its bar if it has one. Addresses have colons.
+            let is_number = row
+                .value
+                .starts_with(|letter: char| letter.is_ascii_digit());
+            let is_number = is_number && !row.value.contains(':');
+            let class = if is_number { " class=\"n\"" } else { "" };
             let bar = row.share.map_or(String::new(), |share| {
                 let percent = (share * 100.0).clamp(0.0, 100.0);
                 format!("<meter min=\"0\" max=\"100\" value=\"{percent:.1}\"></meter>")
             });
             let _ = writeln!(
                 page,
-                "<tr><th scope=\"row\">{name}</th><td>{value}{bar}</td></tr>"
+                "<tr><th scope=\"row\">{name}</th><td{class}>{value}{bar}</td></tr>"
             );
         }
         page.push_str("</table>\n</section>\n");
@@ -128,10 +130,11 @@ body{margin:0 auto;padding:1.2rem;max-width:76rem;background:var(--ground);color
 h1{font-size:1.3rem;margin:0 0 1rem}h1 span{color:var(--soft);font-weight:400;overflow-wrap:anywhere}
 h2{font-size:.95rem;margin:0 0 .5rem}
 main{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:1rem}
-section{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.9rem 1rem}
+section{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.9rem 1rem;min-width:0;overflow-x:auto}
 table{border-collapse:collapse;width:100%}
 th{font-weight:400;text-align:left;color:var(--soft);padding:.2rem .8rem .2rem 0;vertical-align:top;overflow-wrap:anywhere}
-td{text-align:right;font-variant-numeric:tabular-nums;padding:.2rem 0;overflow-wrap:anywhere}
+td{text-align:right;font-variant-numeric:tabular-nums;padding:.2rem 0;overflow-wrap:break-word}
+td.n{white-space:nowrap}
 meter{display:block;width:100%;height:.5rem;margin-top:.15rem;background:var(--line);border:0;border-radius:3px}
 meter::-webkit-meter-bar{background:var(--line);border:0;border-radius:3px;height:.35rem}
 meter::-webkit-meter-optimum-value{background:var(--mark);border-radius:3px}
@@ -160,6 +163,8 @@ fn replies(metrics: &Metrics) -> Section {
     let sum: u64 = Reply::ALL.iter().map(|&reply| metrics.replies(reply)).sum();
     let mut section = Section::new("Replies");
     section.row("all", sum);
+    let hits = [Reply::Hit, Reply::Stale, Reply::StaleOnError].map(|reply| metrics.replies(reply));
+    section.share("hit ratio", hits.iter().sum(), sum);
     for tier in Tier::ALL {
         let name = format!("without the origin, from {}", tier.name());
         section.share(&name, metrics.hits(tier), sum);
@@ -290,7 +295,9 @@ fn origins(facts: &Facts<'_>) -> Section {
             .down
             .map(|down| format!(", down for {} s", down.as_secs()));
         let down = down.unwrap_or_default();
-        section.row(hosts, format!("{url}{unhealthy}{down}"));
+        let (sent, open) = origin.load;
+        let load = format!("{sent} requests, {open} open");
+        section.row(hosts, format!("{url}{unhealthy}{down}, {load}"));
     }
     section
         .row("requests", metrics.origin_requests.load(Relaxed))
@@ -357,8 +364,8 @@ mod tests {
         };
         let metrics = Metrics::default();
         metrics.hit(Tier::Disk);
-        metrics.reply(Reply::Hit);
-        metrics.reply(Reply::Miss);
+        metrics.reply(Reply::Hit, Duration::ZERO);
+        metrics.reply(Reply::Miss, Duration::ZERO);
         metrics.forward(Forward::Stale);
         let facts = Facts {
             config: &config,
@@ -371,6 +378,7 @@ mod tests {
                 .map(|down| OriginFacts {
                     hosts: "a&b".into(),
                     url: config.origins[0].servers[0].clone(),
+                    load: (12, 3),
                     is_unhealthy: false,
                     down,
                 })
@@ -379,9 +387,10 @@ mod tests {
         let (text, page) = (text(&facts), html(&facts));
         for row in [
             "from disk    1 (50.0 %)",
+            "hit ratio                        1 (50.0 %)",
             "a&b ",
             "http://origin/",
-            "http://origin/, down for 7 s",
+            "http://origin/, down for 7 s, 12 requests, 3 open",
             "not configured",
         ] {
             assert!(text.contains(row), "{row}: {text}");
@@ -389,8 +398,9 @@ mod tests {
         let rows = [
             "a&amp;b",
             "http://origin/",
-            "1&nbsp;(50.0&nbsp;%)",
-            "0&nbsp;B&nbsp;of",
+            // Regression: numbers were broken across lines.
+            "<td class=\"n\">1 (50.0 %)<meter",
+            "<td class=\"n\">0 B of",
         ];
         for row in rows {
             assert!(page.contains(row), "{row}: {page}");

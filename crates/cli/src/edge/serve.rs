@@ -2,9 +2,10 @@
 
 use super::file;
 use anyhow::{Context, Result, anyhow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use node::{
-    ClusterConfig, Config, DiskConfig, File, Limits, Network, Origin, Security, Server, ServerId,
+    ClusterConfig, Config, DiskConfig, File, Limits, LogField, LogFormat, Network, Origin,
+    Security, Server, ServerId,
 };
 use server::logging;
 use std::ffi::OsString;
@@ -55,6 +56,8 @@ pub struct Arguments {
     /// Address for metrics, health checks and purges
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
+    #[command(flatten)]
+    operators: OperatorArguments,
     /// File with the token that purges need; without it they are refused
     #[arg(long, value_name = "FILE")]
     purge_token_file: Option<PathBuf>,
@@ -85,9 +88,6 @@ pub struct Arguments {
     /// Name of this node in Via and Cache-Status
     #[arg(long, value_name = "NAME", default_value = "mayfly")]
     name: String,
-    /// File of the access log, one JSON object per line; - is standard output
-    #[arg(long, value_name = "FILE")]
-    access_log: Option<PathBuf>,
     /// Level of the log on standard error: debug, verbose, notice, warning or nothing
     #[arg(long, value_name = "LEVEL", default_value = "notice")]
     loglevel: String,
@@ -104,6 +104,75 @@ pub struct Arguments {
     /// Number of threads [default: one per processor]
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
+}
+
+/// Arguments for operators.
+#[derive(Args)]
+struct OperatorArguments {
+    /// Certificate chain for --admin in PEM, which makes TLS necessary there
+    #[arg(long, value_name = "FILE", requires_all = ["admin", "admin_key"])]
+    admin_cert: Option<PathBuf>,
+    /// Key of this certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "admin_cert")]
+    admin_key: Option<PathBuf>,
+    /// File with the token that all requests to --admin need, except /health
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    admin_token_file: Option<PathBuf>,
+    /// File of the access log; - is standard output
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Format of its lines: json, or combined as in Apache and nginx
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "json",
+        requires = "access_log"
+    )]
+    access_log_format: LogKind,
+    /// Fields of its lines in JSON, separated by commas [default: all]
+    #[arg(
+        long,
+        value_name = "FIELDS",
+        value_delimiter = ',',
+        requires = "access_log"
+    )]
+    access_log_fields: Vec<LogField>,
+}
+
+/// Format of the access log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum LogKind {
+    Json,
+    Combined,
+}
+
+impl OperatorArguments {
+    fn set(&self, config: &mut Config) -> Result<()> {
+        config.admin_certificate = self.admin_cert.clone().zip(self.admin_key.clone());
+        config.admin_token = token("admin token", self.admin_token_file.as_deref())?;
+        config.access_log = self.access_log.clone();
+        config.access_log_format = match (self.access_log_format, &self.access_log_fields[..]) {
+            (LogKind::Combined, []) => LogFormat::Combined,
+            (LogKind::Combined, _) => {
+                return Err(anyhow!(
+                    "--access-log-fields: expected --access-log-format json"
+                ));
+            }
+            (LogKind::Json, []) => LogFormat::default(),
+            (LogKind::Json, fields) => LogFormat::Json(fields.to_vec()),
+        };
+        Ok(())
+    }
+}
+
+/// Reads a token from a file, if there is one.
+pub(super) fn token(name: &str, path: Option<&Path>) -> Result<Option<String>> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("{name} {}", path.display()))?;
+    Ok(Some(text.trim().to_owned()))
 }
 
 /// Place where clients connect.
@@ -280,7 +349,8 @@ impl Arguments {
 
     fn check(&self, file: &File) -> Result<()> {
         let config = self.config(file)?;
-        if let Some((certificate, key)) = &config.certificate {
+        let all = [&config.certificate, &config.admin_certificate];
+        for (certificate, key) in all.into_iter().flatten() {
             node::listen::tls(certificate, key).map_err(|error| anyhow!(error))?;
         }
         println!("the configuration is valid");
@@ -322,7 +392,6 @@ impl Arguments {
             scrub_bytes_per_second: self.scrub_rate,
             object_bytes_max: self.max_object,
             name: self.name.clone(),
-            access_log: self.access_log.clone(),
             ..Config::default()
         };
         config.cluster = self.cluster.config(self.disk.as_deref())?;
@@ -331,11 +400,8 @@ impl Arguments {
         config.limits.connections = self.max_connections;
         config.limits.client_idle = self.client_idle_time;
         self.origin_times.set(&mut config.limits);
-        if let Some(path) = &self.purge_token_file {
-            let token = std::fs::read_to_string(path);
-            let token = token.with_context(|| format!("purge token {}", path.display()))?;
-            config.purge_token = Some(token.trim().to_owned());
-        }
+        config.purge_token = token("purge token", self.purge_token_file.as_deref())?;
+        self.operators.set(&mut config)?;
         config.check().map_err(|error| anyhow!(error))?;
         Ok(config)
     }
@@ -412,15 +478,48 @@ mod tests {
     }
 
     #[test]
+    fn the_access_log_has_a_format_and_fields() {
+        let of = |text: &str| {
+            let text = format!("access-log = \"-\"\n{text}\n[[origin]]\nservers = [\"http://b\"]");
+            let (arguments, file) = merged(&text, "")?;
+            arguments
+                .config(&file)
+                .map(|config| config.access_log_format)
+        };
+        assert_eq!(of("").ok(), Some(LogFormat::default()));
+        let combined = of("access-log-format = \"combined\"");
+        assert_eq!(combined.ok(), Some(LogFormat::Combined));
+        let fields = of("access-log-fields = [\"status\", \"url\"]");
+        let expected = LogFormat::Json(vec![LogField::Status, LogField::Url]);
+        assert_eq!(fields.ok(), Some(expected));
+        let error = of("access-log-fields = \"agent\"").expect_err("it is not a field");
+        assert!(
+            error.to_string().contains("expected one of time"),
+            "{error}"
+        );
+        let both = "access-log-format = \"combined\"\naccess-log-fields = \"url\"";
+        let error = of(both).expect_err("the fields have no effect");
+        assert!(
+            error.to_string().contains("access-log-format json"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn the_files_of_the_guide_are_valid() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/edge.md");
-        let page = std::fs::read_to_string(page).expect("the page is there");
-        let blocks: Vec<&str> = page.split("```toml\n").skip(1).collect();
-        assert!(!blocks.is_empty());
-        for block in blocks {
-            let text = block.split("```").next().unwrap_or_default();
-            let (arguments, file) = merged(text, "").expect(text);
-            arguments.config(&file).expect(text);
+        let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/");
+        for name in ["edge.md", "edge-sites.md"] {
+            let page = std::fs::read_to_string(format!("{guide}{name}"));
+            let page = page.expect("the page is there");
+            let blocks: Vec<&str> = page.split("```toml\n").skip(1).collect();
+            assert!(!blocks.is_empty());
+            for block in blocks {
+                let text = block.split("```").next().unwrap_or_default();
+                // The file with the token is the operator's.
+                let text = text.replace("purge-token-file", "# purge-token-file");
+                let (arguments, file) = merged(&text, "").expect(&text);
+                arguments.config(&file).expect(&text);
+            }
         }
     }
 

@@ -165,6 +165,9 @@ impl Cluster {
             for (_, part) in parts.iter().filter(|(is_so, _)| *is_so) {
                 text.push_str(part);
             }
+            if let Some(peer) = self.members.peer(server.id) {
+                text.push_str(&format!(", {} requests to it", peer.sent()));
+            }
             (server.id, text)
         };
         MembershipFacts {

@@ -19,6 +19,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -93,6 +94,8 @@ pub struct Peer {
     credentials: Arc<Credentials>,
     calls: Link,
     relays: Link,
+    /// Number of requests so far.
+    sent: AtomicU64,
 }
 
 /// Connection that is made on demand.
@@ -158,7 +161,13 @@ impl Peer {
             credentials,
             calls: Link::new(CALLS_MAX, CALL_WINDOW_BYTES),
             relays: Link::new(RELAYS_MAX, RELAY_WINDOW_BYTES),
+            sent: AtomicU64::new(0),
         })
+    }
+
+    /// Returns the number of requests to the node so far.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Relaxed)
     }
 
     /// Sends a request and reads the reply, which must have at most `bytes_max` bytes and arrive
@@ -203,6 +212,7 @@ impl Peer {
     }
 
     async fn send(&self, link: &Link, call: &Call) -> Result<Response<Incoming>, PeerFailure> {
+        self.sent.fetch_add(1, Relaxed);
         // A connection that was kept open may have ended. The second attempt uses a new one.
         for is_last in [false, true] {
             let (mut sender, is_new) = self.sender(link).await?;

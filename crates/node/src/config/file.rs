@@ -5,6 +5,7 @@
 //! this module names the line; `Config::check` finds errors between tables, which have none.
 
 use super::{Health, Invalid, Origin, server};
+use crate::rules::coding::Coding;
 use crate::rules::operator::{Pattern, Rule};
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
@@ -276,7 +277,7 @@ fn origin(lines: &Lines, at: &Field<'_, '_>, table: &DeTable<'_>) -> Result<Orig
 
 fn rule(lines: &Lines, table: &DeTable<'_>) -> Result<Rule, Invalid> {
     const NAMES: &str = "hosts, paths, bypass, bypass-cookies, arguments, ignore-arguments, \
-        cookies, lifetime, lifetimes, stale-if-error or keep";
+        cookies, lifetime, lifetimes, stale-if-error, keep or compress";
     let mut rule = Rule::default();
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     for field in fields(lines, table) {
@@ -303,6 +304,12 @@ fn rule(lines: &Lines, table: &DeTable<'_>) -> Result<Rule, Invalid> {
             }
             "stale-if-error" => rule.error_ms = Some(millis(field.span()?)),
             "keep" => rule.keep_ms = Some(millis(field.span()?)),
+            "compress" => {
+                let codings = field.texts()?.into_iter().map(str::parse::<Coding>);
+                let codings: Result<Vec<Coding>, String> = codings.collect();
+                let invalid = || field.invalid("a list of \"br\", \"zstd\" and \"gzip\"");
+                rule.codings = codings.map_err(|_| invalid())?;
+            }
             _ => return Err(field.unknown("rule", NAMES)),
         }
     }
@@ -337,6 +344,7 @@ ignore-arguments = ["utm_*"]
 lifetime = "1d"
 lifetimes = { 404 = "10s", 301 = 60 }
 cookies = []
+compress = ["br", "gzip"]
 
 [[rule]]
 bypass = true
@@ -370,6 +378,7 @@ bypass = true
         let rule = &file.rules[0];
         assert_eq!(rule.lifetime_ms, Some(86_400_000));
         assert_eq!(rule.cookies, Some(vec![]));
+        assert_eq!(rule.codings, [Coding::Brotli, Coding::Gzip]);
         let mut lifetimes = rule.lifetimes_ms.clone();
         lifetimes.sort_unstable();
         assert_eq!(lifetimes, [(301, 60_000), (404, 10_000)]);
@@ -420,6 +429,10 @@ bypass = true
             (
                 "[[rule]]\nbypass = 1",
                 "line 2: bypass: expected true or false",
+            ),
+            (
+                "[[rule]]\ncompress = [\"deflate\"]",
+                "line 2: compress: expected a list of \"br\", \"zstd\" and \"gzip\"",
             ),
             (
                 "[[rule]]\nbypas = true",

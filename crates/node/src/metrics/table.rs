@@ -1,10 +1,12 @@
 //! The metrics of a node, one row each. Names of counters are without the suffix `_total`.
 
+use super::histogram::{BOUNDS_US, Snapshot};
 use super::{ClusterCounts, ClusterFacts, EtcdFacts, Facts, Failure, Reply, Tier};
 use crate::disk::DiskStats;
+use crate::rules::coding::Coding;
 use crate::rules::freshness::Refusal;
 use crate::rules::status::Forward;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ enum Kind {
     Counter,
     /// A number that may go down.
     Gauge,
+    /// A distribution of times.
+    Histogram,
 }
 
 /// A metric.
@@ -43,6 +47,9 @@ pub enum Value {
     Span(Duration),
     /// Numbers by the value of the label.
     ByLabel(Vec<(&'static str, u64)>),
+    /// Distributions of times by the value of the label; a single one with an empty value without a
+    /// label.
+    Times(Vec<(&'static str, Snapshot)>),
 }
 
 impl From<&AtomicU64> for Value {
@@ -94,13 +101,29 @@ const fn gauge(name: &'static str, help: &'static str, value: Read) -> Metric {
     }
 }
 
+const fn times(name: &'static str, label: &'static str, help: &'static str, value: Read) -> Metric {
+    Metric {
+        name,
+        kind: Kind::Histogram,
+        label,
+        help,
+        value,
+    }
+}
+
 /// Requests, origins and clients.
 #[rustfmt::skip]
 const REQUESTS: &[Metric] = &[
     counter_by("replies", "source", "Replies by source", |facts| Value::ByLabel(Reply::ALL.map(|reply| (reply.name(), facts.metrics.replies(reply))).into())),
+    times("reply_seconds", "source", "Time from the head of a request to the head of its reply, by source", |facts| Value::Times(Reply::ALL.map(|reply| (reply.name(), facts.metrics.reply_times(reply).snapshot())).into())),
+    times("origin_seconds", "", "Time until the head of an origin's response arrived, or the origin had failed", |facts| Value::Times(vec![("", facts.metrics.origin_times.snapshot())])),
     counter_by("hits", "tier", "Replies without the origin by tier", |facts| Value::ByLabel(Tier::ALL.map(|tier| (tier.name(), facts.metrics.hits(tier))).into())),
     counter_by("misses", "cause", "Forwarded requests by cause", |facts| Value::ByLabel(Forward::ALL.map(|forward| (forward.name(), facts.metrics.forwards(forward))).into())),
     counter_by("not_stored", "reason", "Responses that were not stored", |facts| Value::ByLabel(Refusal::ALL.map(|refusal| (refusal.name(), facts.metrics.refusals(refusal))).into())),
+    counter_by("compressed", "coding", "Responses compressed by this node", |facts| Value::ByLabel(Coding::ALL.map(|coding| (coding.name(), facts.metrics.compressions(coding))).into())),
+    counter("compression_read_bytes", "Bytes before compression", |facts| (&facts.metrics.compression_read).into()),
+    counter("compression_written_bytes", "Bytes after compression", |facts| (&facts.metrics.compression_written).into()),
+    counter("uncompressed", "Responses not compressed because memory was short", |facts| (&facts.metrics.uncompressed).into()),
     counter_by("origin_failures", "kind", "Failures of origins", |facts| Value::ByLabel(Failure::ALL.map(|failure| (failure.name(), facts.metrics.failures(failure))).into())),
     gauge("origins_down", "Origins that have not answered several requests in a row", |facts| (facts.origins.iter().filter(|origin| origin.down.is_some()).count() as u64).into()),
     counter("collapsed", "Requests that shared another one's fetch", |facts| (&facts.metrics.collapsed).into()),
@@ -222,6 +245,7 @@ impl Metric {
         let (suffix, kind) = match self.kind {
             Kind::Counter => ("_total", "counter"),
             Kind::Gauge => ("", "gauge"),
+            Kind::Histogram => ("", "histogram"),
         };
         (format!("{PREFIX}{}{suffix}", self.name), kind)
     }
@@ -245,9 +269,37 @@ pub fn page(facts: &Facts<'_>) -> String {
             Value::ByLabel(numbers) => numbers.iter().try_for_each(|(label, number)| {
                 writeln!(page, "{name}{{{}=\"{label}\"}} {number}", metric.label)
             }),
+            Value::Times(all) => all.iter().try_for_each(|(value, times)| {
+                let label = match metric.label {
+                    "" => String::new(),
+                    label => format!("{label}=\"{value}\""),
+                };
+                write_times(&mut page, &name, &label, times)
+            }),
         };
     }
     page
+}
+
+/// Writes a distribution of times: for each bound, the number of times up to it.
+fn write_times(page: &mut String, name: &str, label: &str, times: &Snapshot) -> fmt::Result {
+    let separator = if label.is_empty() { "" } else { "," };
+    let bounds = BOUNDS_US.iter().map(|us| (*us as f64 / 1e6).to_string());
+    let bounds = bounds.chain(["+Inf".to_owned()]);
+    let mut count = 0;
+    for (bound, here) in bounds.zip(times.counts) {
+        count += here;
+        writeln!(
+            page,
+            "{name}_bucket{{{label}{separator}le=\"{bound}\"}} {count}"
+        )?;
+    }
+    let labels = match label {
+        "" => String::new(),
+        label => format!("{{{label}}}"),
+    };
+    writeln!(page, "{name}_sum{labels} {}", times.sum.as_secs_f64())?;
+    writeln!(page, "{name}_count{labels} {count}")
 }
 
 #[cfg(test)]
@@ -311,6 +363,9 @@ mod tests {
     fn a_page_has_all_metrics_of_the_parts_that_a_node_has() {
         let (config, metrics) = (Config::default(), Metrics::default());
         metrics.hit(Tier::Disk);
+        for time in [300, 60_000_000] {
+            metrics.reply(Reply::Hit, Duration::from_micros(time));
+        }
         let counts = ClusterCounts::default();
         counts.reads.store(5, Relaxed);
         let etcd = EtcdFacts {
@@ -355,6 +410,14 @@ mod tests {
             "mayfly_edge_etcd_contact_age_seconds 2",
             "mayfly_edge_cluster_nodes_down 1",
             "mayfly_edge_cluster_reads_total 5",
+            "# TYPE mayfly_edge_reply_seconds histogram",
+            "mayfly_edge_reply_seconds_bucket{source=\"hit\",le=\"0.00025\"} 0",
+            "mayfly_edge_reply_seconds_bucket{source=\"hit\",le=\"0.0005\"} 1",
+            "mayfly_edge_reply_seconds_bucket{source=\"hit\",le=\"+Inf\"} 2",
+            "mayfly_edge_reply_seconds_sum{source=\"hit\"} 60.0003",
+            "mayfly_edge_reply_seconds_count{source=\"hit\"} 2",
+            "mayfly_edge_origin_seconds_bucket{le=\"30\"} 0",
+            "mayfly_edge_origin_seconds_count 0",
         ] {
             assert!(page.lines().any(|other| other == line), "{line}: {page}");
         }

@@ -10,7 +10,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -27,6 +27,8 @@ pub(super) struct Server {
     pub circuit: Circuit,
     /// Number of requests whose response has not begun.
     open: AtomicUsize,
+    /// Number of requests so far.
+    sent: AtomicU64,
     /// Whether health checks fail.
     is_unhealthy: AtomicBool,
 }
@@ -46,6 +48,7 @@ impl Server {
             url,
             circuit: Circuit::default(),
             open: AtomicUsize::new(0),
+            sent: AtomicU64::new(0),
             is_unhealthy: AtomicBool::new(false),
         }
     }
@@ -57,7 +60,13 @@ impl Server {
     /// Counts a request until the result is dropped.
     pub fn begin(self: &Arc<Self>) -> Open {
         self.open.fetch_add(1, Relaxed);
+        self.sent.fetch_add(1, Relaxed);
         Open(self.clone())
+    }
+
+    /// Returns the numbers of all requests and of those without an answer yet.
+    pub fn load(&self) -> (u64, usize) {
+        (self.sent.load(Relaxed), self.open.load(Relaxed))
     }
 }
 

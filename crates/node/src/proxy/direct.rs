@@ -5,14 +5,16 @@
 
 use super::head::{Signature, write_head};
 use super::{Client, Node, Usability, usability};
+use crate::access_log::{AccessLog, Entry, Record, Request as Logged};
 use crate::metrics::{Reply, Tier};
 use crate::object::{Found, Object, Resource};
 use crate::rules::directives::Directives;
+use crate::rules::fields::Lines;
 use crate::rules::key::Key;
 use crate::rules::plain::Plain;
 use crate::rules::status::CacheStatus;
 use bytes::Bytes;
-use hyper::StatusCode;
+use hyper::{StatusCode, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -51,17 +53,15 @@ impl Node {
         let Ok(key) = Key::of_path(client.is_tls, plain.path, plain) else {
             return Direct::Other(None);
         };
-        let has_origin = self.origins.has(key.host());
-        if !has_origin
-            || !self.is_unchanged(&key, plain)
-            || plain.field_count() > self.config.limits.fields
-        {
+        let is_admitted =
+            self.origins.has(key.host()) && plain.field_count() <= self.config.limits.fields;
+        let Some(request) = self.unchanged(&key, plain).filter(|_| is_admitted) else {
             return Direct::Other(None);
-        }
-        let started = self.log.as_ref().map(|_| Instant::now());
+        };
+        let started = Instant::now();
         let now_ms = self.now_ms();
         let found = self.store.read(&key, |resource| {
-            let object = usable(resource, plain, now_ms).ok_or_else(|| resource.clone())?;
+            let object = usable(resource, &request, now_ms).ok_or_else(|| resource.clone())?;
             let mut cache = CacheStatus::default();
             cache.set_ttl(&object.head.terms, now_ms);
             let signature = Signature {
@@ -87,29 +87,29 @@ impl Node {
         });
         let (content, bytes, cache, status, is_copy) = match found {
             Some(Ok(found)) => found,
-            Some(Err(resource)) => {
-                let resource = Some(resource);
-                return Direct::Other(Some(Looked { key, resource }));
-            }
-            None => {
-                let resource = None;
+            other => {
+                let resource = other.and_then(Result::err);
                 return Direct::Other(Some(Looked { key, resource }));
             }
         };
         self.count_hit(Tier::Memory, is_copy);
-        self.metrics.reply(Reply::Hit);
-        let Some(started) = started else {
-            self.metrics.sent(bytes, false);
-            return Direct::Reply(content);
-        };
-        let mut record = self.record(now_ms, started, client);
-        let method = if plain.is_head { "HEAD" } else { "GET" };
-        method.clone_into(&mut record.method);
-        key.as_str().clone_into(&mut record.url);
-        // Writing to a string cannot fail.
-        let _ = cache.write(&self.config.name, &mut record.cache);
-        record.status = status.as_u16();
-        record.bytes = bytes;
+        self.metrics.reply(Reply::Hit, started.elapsed());
+        let entry = self.log.as_ref().map(|log| {
+            let mut entry = entry(log, (now_ms, started), client, &key, plain);
+            // Writing to a string cannot fail.
+            let _ = cache.write(&self.config.name, &mut entry.cache);
+            entry.status = status.as_u16();
+            entry
+        });
+        match entry {
+            None => self.metrics.sent(bytes, false),
+            entry => drop(Record {
+                bytes,
+                is_cut: false,
+                metrics: self.metrics.clone(),
+                entry,
+            }),
+        }
         Direct::Reply(content)
     }
 
@@ -122,9 +122,28 @@ impl Node {
     }
 }
 
+/// Begins the entry of a request in the log.
+fn entry(
+    log: &AccessLog,
+    arrival: (u64, Instant),
+    client: Client,
+    key: &Key,
+    plain: &Plain<'_, '_>,
+) -> Box<Entry> {
+    let logged = Logged {
+        method: if plain.is_head { "HEAD" } else { "GET" },
+        url: key.to_string(),
+        protocol: Version::HTTP_11,
+        headers: plain,
+    };
+    let mut entry = Entry::new(log, arrival, client.address, logged);
+    entry.source = Reply::Hit.name();
+    entry
+}
+
 /// Returns the response for a plain request, if it can be sent exactly as stored.
-fn usable<'a>(resource: &'a Resource, plain: &Plain<'_, '_>, now_ms: u64) -> Option<&'a Object> {
-    let Found::Object(object) = resource.find(plain, None) else {
+fn usable<'a>(resource: &'a Resource, request: &impl Lines, now_ms: u64) -> Option<&'a Object> {
+    let Found::Object(object) = resource.find(request, None) else {
         return None;
     };
     let is_whole = object.head.part.is_none() && object.head.coded.is_none();

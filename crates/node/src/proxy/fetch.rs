@@ -2,6 +2,7 @@
 
 use super::{Lookup, Node};
 use crate::body::Content;
+use crate::encode::{Encoded, Encoder};
 use crate::fill::{End, Fill, Reader};
 use crate::flights::{Flight, Joined, Lead, Progress};
 use crate::metrics::Failure;
@@ -10,9 +11,9 @@ use crate::origin::{Outgoing, RETRY_MS};
 use crate::rules::directives::Directives;
 use crate::rules::freshness::{Asked, Refusal, Terms, is_failure, is_of_request, judge};
 use crate::rules::key::Key;
-use crate::rules::ranges::content_range;
+use crate::rules::ranges::{Range, content_range};
 use crate::rules::vary::Selection;
-use crate::rules::{conditional, dates, fields};
+use crate::rules::{coding, conditional, dates, fields};
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::header::HeaderMap;
@@ -28,8 +29,8 @@ use tokio::time::timeout_at;
 
 /// Result of a fetch.
 pub(super) enum Fetched {
-    /// A response that is passed on to a single client.
-    Passed(Response<Incoming>),
+    /// A response that is passed on to a single client, and the reason why it is not stored.
+    Passed(Response<Incoming>, Option<Refusal>),
     /// A response that may be stored and is arriving.
     Filling {
         /// Head of the response.
@@ -70,6 +71,7 @@ struct Sharable {
     /// Fields for the client of this request, which are not stored.
     own: HeaderMap,
     is_stored: bool,
+    encoder: Option<Encoder>,
 }
 
 impl Node {
@@ -242,6 +244,9 @@ impl Node {
         {
             rule.add_vary(&mut head.headers);
         }
+        if lookup.wanted_coding.is_some() {
+            coding::keep(&stored.head.headers, &mut head.headers);
+        }
         if !tags.is_empty() {
             head.tags = tags;
         }
@@ -317,7 +322,7 @@ impl Node {
                 if let Some(lead) = lead {
                     lead.publish(Progress::Alone);
                 }
-                return Fetched::Passed(response);
+                return Fetched::Passed(response, Some(refusal));
             }
         };
         let Sharable {
@@ -325,6 +330,7 @@ impl Node {
             length,
             own,
             is_stored,
+            encoder,
         } = sharable;
         let kept = usize::try_from(self.config.object_bytes_max).unwrap_or(usize::MAX);
         let storing = Storing {
@@ -338,7 +344,7 @@ impl Node {
         };
         let (head, fill) = (storing.head.clone(), storing.fill.clone());
         let first = fill.reader();
-        self.begin(storing, response.into_body(), lead);
+        self.begin(storing, Encoded::new(response.into_body(), encoder), lead);
         Fetched::Filling {
             head,
             fill,
@@ -402,16 +408,15 @@ impl Node {
             }
             Err(refusal) => return Err(refusal),
         };
+        // A response that is not shared is compressed when it is passed on.
+        Selection::of(&lookup.headers, &headers).ok_or(Refusal::VaryStar)?;
+        let encoder = self.encoder(lookup.wanted_coding, status, &mut headers, length);
+        let length = length.filter(|_| encoder.is_none());
         let selection = Selection::of(&lookup.headers, &headers);
         let selection = selection.ok_or(Refusal::VaryStar)?;
-        let part = if status == StatusCode::PARTIAL_CONTENT {
-            let part = content_range(&headers).filter(|(part, _)| {
-                // A part is stored only if its length is the announced one.
-                length == Some(part.len())
-            });
-            Some(part.ok_or(Refusal::Status)?)
-        } else {
-            None
+        let part = match status {
+            StatusCode::PARTIAL_CONTENT => Some(part(&headers, length).ok_or(Refusal::Status)?),
+            _ => None,
         };
         let tags = take_tags(&mut headers);
         let own = fields::take(&mut headers, &rules.listed_fields);
@@ -433,6 +438,7 @@ impl Node {
             length,
             own,
             is_stored,
+            encoder,
         })
     }
 
@@ -527,6 +533,12 @@ impl Node {
         fill.end(last, end);
         self.store.fit();
     }
+}
+
+/// Returns the part that a response contains, and the length of the whole. A part is stored only if
+/// its length is the announced one.
+fn part(headers: &HeaderMap, length: Option<u64>) -> Option<(Range, u64)> {
+    content_range(headers).filter(|(part, _)| length == Some(part.len()))
 }
 
 /// Returns the instant at which a fetch began that was sent at `sent_ms` of the node's clock.

@@ -9,10 +9,11 @@ use super::{Lookup, Node};
 use crate::flights::{Flight, Joined, Lead, Progress};
 use crate::metrics::{Failure, Reply};
 use crate::object::{Head, Object};
+use crate::rules::freshness::Refusal;
 use crate::rules::status::{CacheStatus, Forward};
 use crate::store::Store;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::{timeout, timeout_at};
 
 /// Result of following another request's fetch.
@@ -93,8 +94,10 @@ impl Node {
         match (lead, self.usable_when_failing(&lookup, stored.as_ref())) {
             (Some(lead), Some(object)) => self.fetch_or_stale(lookup, object, lead, forward).await,
             (lead, _) => {
+                let sent = Instant::now();
                 let fetched = self.clone().fetch(&lookup, stored.as_ref(), lead).await;
-                self.conclude(&lookup, stored.as_ref(), forward, fetched)
+                let answer = self.conclude(&lookup, stored.as_ref(), forward, fetched);
+                answer.after_origin(sent)
             }
         }
     }
@@ -107,12 +110,15 @@ impl Node {
         lead: Lead,
         forward: Forward,
     ) -> Answer {
-        let wait = self.stale_wait(&lookup);
+        let (wait, sent) = (self.stale_wait(&lookup), Instant::now());
         let fetched = self
             .clone()
             .fetch_apart(lookup.clone(), stored.clone(), lead);
         match timeout(wait, fetched).await {
-            Ok(Ok(fetched)) => self.conclude(&lookup, Some(stored), forward, fetched),
+            Ok(Ok(fetched)) => {
+                let answer = self.conclude(&lookup, Some(stored), forward, fetched);
+                answer.after_origin(sent)
+            }
             _ => {
                 self.origins.doubt(lookup.key.host());
                 self.stale(&lookup, stored, Some(forward))
@@ -258,7 +264,10 @@ impl Node {
                 cache.is_stored = is_stored;
                 reply::leading(lookup, &head, &fill, first, length, now_ms, cache).with(own)
             }
-            Ok(Fetched::Passed(response)) => self.passed(response, cache, lookup.is_head),
+            Ok(Fetched::Passed(response, refusal)) => {
+                cache.detail = refusal.map(Refusal::name);
+                self.passed(response, cache, lookup.is_head, lookup.wanted_coding)
+            }
             Err(failure) => reply::failed(failure, cache),
         }
     }

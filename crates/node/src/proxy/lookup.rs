@@ -1,6 +1,7 @@
 //! A request that may be answered from the store, and how a stored response may be used for it.
 
 use crate::object::Object;
+use crate::rules::coding::Wanted;
 use crate::rules::directives::Directives;
 use crate::rules::key::Key;
 use crate::rules::operator::Rule;
@@ -25,6 +26,8 @@ pub(crate) struct Lookup {
     pub(super) is_peer: bool,
     /// Rule of the operator for the URL.
     pub(super) rule: Option<Arc<Rule>>,
+    /// Coding that the client receives, if the rule offers any. It is in the fields, too.
+    pub(super) wanted_coding: Option<Wanted>,
 }
 
 #[cfg(test)]
@@ -41,6 +44,7 @@ impl Lookup {
             client: [127, 0, 0, 1].into(),
             is_peer: false,
             rule: None,
+            wanted_coding: None,
         }
     }
 }

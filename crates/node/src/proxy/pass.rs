@@ -8,6 +8,7 @@ use crate::body::{Content, PassedLimits};
 use crate::metrics::Reply;
 use crate::origin::Outgoing;
 use crate::purge::{Target, is_permitted};
+use crate::rules::coding::Wanted;
 use crate::rules::fields;
 use crate::rules::key::Key;
 use crate::rules::status::{CacheStatus, Forward};
@@ -16,6 +17,7 @@ use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use std::sync::Arc;
+use std::time::Instant as StdInstant;
 use tokio::time::Instant;
 
 impl Node {
@@ -39,6 +41,8 @@ impl Node {
         if let Some(answer) = self.refuse_overrun() {
             return answer;
         }
+        let rule = self.rule(&key);
+        let wanted = rule.and_then(|rule| Wanted::choose(&rule.codings, &parts.headers, false));
         let is_safe = parts.method.is_safe();
         let is_head = parts.method == Method::HEAD;
         let body = if body.is_end_stream() {
@@ -58,17 +62,19 @@ impl Node {
             body,
             client: client.address,
         };
-        match self.origins.send(outgoing).await {
+        let sent = StdInstant::now();
+        let answer = match self.origins.send(outgoing).await {
             Ok(response) => {
                 // RFC 9111, section 4.4.
                 let status = response.status();
                 if !is_safe && (status.is_success() || status.is_redirection()) {
                     self.invalidate(&key, response.headers());
                 }
-                self.passed(response, cache, is_head)
+                self.passed(response, cache, is_head, wanted)
             }
             Err(failure) => reply::failed(failure, cache),
-        }
+        };
+        answer.after_origin(sent)
     }
 
     /// Purges a URL at the request of a client that has the token.
@@ -87,7 +93,10 @@ impl Node {
         reply::text(StatusCode::OK, format!("{count}\n"), Reply::Purged, cache)
     }
 
+    /// Forwards HEAD for a URL whose responses could not be stored. With GET, the origin would send
+    /// content that nobody uses.
     pub(super) async fn pass_head(self: Arc<Self>, lookup: Lookup, forward: Forward) -> Answer {
+        let sent = StdInstant::now();
         let fetched = self.origins.send(Outgoing {
             method: Method::HEAD,
             key: &lookup.key,
@@ -95,8 +104,10 @@ impl Node {
             body: Content::empty(),
             client: lookup.client,
         });
-        let fetched = fetched.await.map(Fetched::Passed);
-        self.conclude(&lookup, None, forward, fetched)
+        let fetched = fetched.await;
+        let fetched = fetched.map(|response| Fetched::Passed(response, None));
+        let answer = self.conclude(&lookup, None, forward, fetched);
+        answer.after_origin(sent)
     }
 
     /// Removes the responses that an unsafe request has invalidated: those for its own URL, and for
@@ -118,17 +129,23 @@ impl Node {
         }
     }
 
-    /// Passes on a response that is not stored.
+    /// Passes on a response that is not stored. `wanted` is the coding that the client receives, if
+    /// a rule offers any.
     pub(super) fn passed(
         &self,
         response: Response<Incoming>,
         cache: CacheStatus,
         is_head: bool,
+        wanted: Option<Wanted>,
     ) -> Answer {
         let (mut parts, body) = response.into_parts();
         fields::remove_hop_by_hop(&mut parts.headers);
         crate::object::take_tags(&mut parts.headers);
-        let content = if is_head || body.is_end_stream() {
+        let has_content = !is_head && !body.is_end_stream();
+        let length = body.size_hint().exact();
+        let wanted = wanted.filter(|_| has_content);
+        let encoder = self.encoder(wanted, parts.status, &mut parts.headers, length);
+        let content = if !has_content {
             Content::empty()
         } else {
             let limits = &self.config.limits;
@@ -138,6 +155,10 @@ impl Node {
                 end: limits.origin_total.map(|total| Instant::now() + total),
             };
             Content::passed(body, limits)
+        };
+        let content = match encoder {
+            Some(encoder) => content.encoded(encoder),
+            None => content,
         };
         let mut response = Response::new(content);
         *response.status_mut() = parts.status;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use hyper::header::{AGE, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Reply, and the way in which it was produced.
 pub(super) struct Answer {
@@ -37,6 +38,14 @@ impl Answer {
                 headers.append(name.clone(), value.clone());
             }
         }
+        self
+    }
+}
+
+impl Answer {
+    /// Notes that the origin has answered a request that was sent at an instant.
+    pub fn after_origin(mut self, sent: Instant) -> Self {
+        self.cache.origin_time = Some(sent.elapsed());
         self
     }
 }

@@ -80,7 +80,7 @@ impl Node {
             Err(failure) => return reply::failed(failure, cache),
         };
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return self.passed(response, cache, false);
+            return self.passed(response, cache, false, None);
         }
         let Some(protocol) = self::protocol(response.headers()) else {
             let text = "the origin has changed to a protocol that it does not name";

@@ -59,6 +59,17 @@ impl Directives {
         directives
     }
 
+    /// Reads the directives of a request. Without Cache-Control, Pragma counts (RFC 9111, section
+    /// 5.4).
+    pub fn of_request(headers: &HeaderMap) -> Self {
+        let mut directives = Directives::of(headers);
+        let pragma = headers.get("pragma").map(HeaderValue::as_bytes);
+        if pragma == Some(b"no-cache") && !headers.contains_key("cache-control") {
+            directives.has_no_cache = true;
+        }
+        directives
+    }
+
     /// Reads the directives of one line.
     pub fn read(&mut self, line: &[u8]) {
         for (name, argument) in Members(line) {

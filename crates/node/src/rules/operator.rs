@@ -3,6 +3,7 @@
 //! A rule removes arguments and cookies that do not select a response. What it removes reaches
 //! neither the key nor the origin, so that a stored response cannot depend on it.
 
+use super::coding::Coding;
 use super::freshness::Grace;
 use hyper::StatusCode;
 use hyper::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE, VARY};
@@ -68,6 +69,8 @@ pub struct Rule {
     pub lifetimes_ms: Vec<(u16, u64)>,
     /// Replacement of [`Grace::error_ms`].
     pub error_ms: Option<u64>,
+    /// Codings with which content is compressed, the preferred one first.
+    pub codings: Vec<Coding>,
     /// Replacement of [`Grace::keep_ms`].
     pub keep_ms: Option<u64>,
 }

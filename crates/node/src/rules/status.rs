@@ -3,6 +3,7 @@
 use super::freshness::Terms;
 use hyper::header::{HeaderName, HeaderValue};
 use std::fmt::{self, Write};
+use std::time::Duration;
 
 /// Name of the field.
 pub const FIELD: &str = "cache-status";
@@ -69,6 +70,9 @@ pub struct CacheStatus {
     pub ttl_seconds: Option<i64>,
     /// Further detail, as a token.
     pub detail: Option<&'static str>,
+    /// Time until the head of the origin's response arrived, if the request went there. The field
+    /// does not contain it.
+    pub origin_time: Option<Duration>,
 }
 
 impl CacheStatus {

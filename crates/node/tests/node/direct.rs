@@ -121,7 +121,11 @@ fn connection(random: &mut Random) -> Vec<Vec<u8>> {
     let mut text = String::new();
     for _ in 0..random.below(9) {
         let method = random.pick(&["GET", "GET", "GET", "GET", "GET", "HEAD", "OPTIONS"]);
-        let kind = random.pick(&KINDS);
+        let kind = match (method, random.pick(&KINDS)) {
+            // The fetch could still be in progress when the next request arrives.
+            ("HEAD", "error") => "gone",
+            (_, kind) => kind,
+        };
         let number = random.below(3);
         let target = match random.below(12) {
             0 => format!("http://a/{kind}/{number}"),
@@ -134,9 +138,11 @@ fn connection(random: &mut Random) -> Vec<Vec<u8>> {
             "GET" => random.pick(&FIELDS),
             _ => random.pick(&FIELDS[..PLAIN]),
         };
-        if !FIELDS[..PLAIN].contains(&fields) {
-            // A reply without all of the content could end before the response is stored, so that
-            // the next request might find it or not.
+        // A reply without all of the content could end before the response is stored, so that the
+        // next request might find it or not. HEAD may select another variant.
+        if method == "HEAD" {
+            text.push_str(&format!("GET {target} HTTP/1.1\r\n{host}\r\n{fields}\r\n"));
+        } else if !FIELDS[..PLAIN].contains(&fields) {
             text.push_str(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         }
         text.push_str(&format!(
@@ -191,6 +197,7 @@ fn without_times(line: &str) -> BTreeMap<String, serde_json::Value> {
     let mut line: BTreeMap<_, _> = serde_json::from_str(line).expect("the line is JSON");
     line.remove("time");
     line.remove("microseconds");
+    line.remove("origin_microseconds");
     line
 }
 
@@ -232,7 +239,8 @@ fn replies_counts_and_logs_are_those_of_hyper_alone() {
     let pages = [&direct, &by_hyper].map(|site| {
         let page = site.admin("GET", "/metrics", "").content;
         // The table's size depends on a random hash; the end of a connection is counted later.
-        let is_exact = |line: &&str| !line.contains("_index_bytes") && !line.contains("_open");
+        let inexact = ["_index_bytes", "_open", "_seconds_bucket", "_seconds_sum"];
+        let is_exact = |line: &&str| !inexact.iter().any(|part| line.contains(part));
         let lines = page.lines().filter(is_exact).map(str::to_owned);
         lines.collect::<Vec<_>>()
     });

@@ -340,7 +340,7 @@ fn personal_responses_do_not_displace_those_for_everyone() {
     let site = Site::new(&origin);
     site.get("/x");
     site.get_with("/x", "Cache-Control: no-cache\r\n");
-    assert_eq!(site.get("/x").cache(), "fwd=bypass");
+    assert_eq!(site.get("/x").cache(), "fwd=bypass; detail=no-store");
 }
 
 #[test]
