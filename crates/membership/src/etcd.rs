@@ -31,7 +31,7 @@ use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::time::timeout;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
@@ -49,21 +49,22 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// A client.
 pub struct Etcd {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    endpoints: Vec<Uri>,
+    access: Access,
+    credentials: RwLock<Arc<Credentials>>,
     current: AtomicUsize,
-    prefix: String,
-    user: Option<(String, String)>,
     token: Mutex<Option<HeaderValue>>,
-    request_time: Duration,
 }
 
-impl Etcd {
-    /// Prepares a client. No connection is made.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be read.
-    pub fn new(config: &Access) -> Result<Self, Invalid> {
+/// Contents of the files that an access names.
+struct Credentials {
+    /// Connections with the certificates of the files.
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// User name and password.
+    user: Option<(String, String)>,
+}
+
+impl Credentials {
+    fn read(config: &Access) -> Result<Self, Invalid> {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -85,15 +86,39 @@ impl Etcd {
                 Some((name.clone(), password.trim().to_owned()))
             }
         };
+        Ok(Credentials { client, user })
+    }
+}
+
+impl Etcd {
+    /// Prepares a client. No connection is made.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be read.
+    pub fn new(config: &Access) -> Result<Self, Invalid> {
         Ok(Etcd {
-            client,
-            endpoints: config.endpoints.clone(),
+            access: config.clone(),
+            credentials: RwLock::new(Arc::new(Credentials::read(config)?)),
             current: AtomicUsize::new(0),
-            prefix: config.prefix.clone(),
-            user,
             token: Mutex::new(None),
-            request_time: config.request_time,
         })
+    }
+
+    /// Reads certificates and password again, for further connections and tokens. A watch that is
+    /// open keeps its connection.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be used. The previous contents stay in use.
+    pub fn reload(&self) -> Result<(), Invalid> {
+        let credentials = Arc::new(Credentials::read(&self.access)?);
+        let slot = self.credentials.write();
+        *slot.unwrap_or_else(PoisonError::into_inner) = credentials;
+        Ok(())
+    }
+
+    fn credentials(&self) -> Arc<Credentials> {
+        let credentials = self.credentials.read();
+        credentials.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sends a request as the user, and returns the answer. If the token has ended, the request is
@@ -116,7 +141,7 @@ impl Etcd {
     /// Whether a request was refused because of its token.
     fn has_ended(&self, failure: &Failure) -> bool {
         let is_of_token = |text| failure.0.starts_with(text);
-        self.user.is_some() && [TOKEN_ENDED, TOKEN_OLD].into_iter().any(is_of_token)
+        self.access.user.is_some() && [TOKEN_ENDED, TOKEN_OLD].into_iter().any(is_of_token)
     }
 
     /// Sends a request and returns the answer.
@@ -133,7 +158,7 @@ impl Etcd {
             let line = lines.next().await?;
             line.ok_or_else(|| Failure("the answer is empty".into()))
         };
-        let answer = timeout(self.request_time, answer).await;
+        let answer = timeout(self.access.request_time, answer).await;
         answer.unwrap_or_else(|_| Err(Failure("no answer in time".into())))
     }
 
@@ -155,7 +180,8 @@ impl Etcd {
         path: &str,
         body: &Value,
     ) -> Result<hyper::Response<Incoming>, Failure> {
-        let endpoint = &self.endpoints[self.current.load(Relaxed) % self.endpoints.len()];
+        let endpoint =
+            &self.access.endpoints[self.current.load(Relaxed) % self.access.endpoints.len()];
         let uri = Uri::builder()
             .scheme(endpoint.scheme_str().unwrap_or("http"))
             .authority(
@@ -174,7 +200,8 @@ impl Etcd {
         if let Some(token) = self.token() {
             headers.insert(AUTHORIZATION, token);
         }
-        self.client.request(request).await.map_err(|error| {
+        let credentials = self.credentials();
+        credentials.client.request(request).await.map_err(|error| {
             // The innermost cause is more specific than "client error (Connect)".
             let mut cause: &dyn std::error::Error = &error;
             while let Some(source) = cause.source() {
@@ -186,7 +213,9 @@ impl Etcd {
 
     /// Requests a token if a user is configured and there is no token.
     async fn authenticate(&self) -> Result<(), Failure> {
-        let Some((name, password)) = self.user.as_ref().filter(|_| self.token().is_none()) else {
+        let credentials = self.credentials();
+        let user = credentials.user.as_ref();
+        let Some((name, password)) = user.filter(|_| self.token().is_none()) else {
             return Ok(());
         };
         let body = json!({"name": name, "password": password});
@@ -199,7 +228,7 @@ impl Etcd {
     }
 
     fn name_of(&self, number: usize) -> String {
-        let endpoint = &self.endpoints[number % self.endpoints.len()];
+        let endpoint = &self.access.endpoints[number % self.access.endpoints.len()];
         endpoint.to_string().trim_end_matches('/').to_owned()
     }
 
@@ -229,16 +258,16 @@ impl Etcd {
 
     /// Returns the first name below the prefix and the end of the range, as etcd expects them.
     fn range(&self) -> (String, String) {
-        let mut end = self.prefix.clone().into_bytes();
+        let mut end = self.access.prefix.clone().into_bytes();
         // The prefix ends with '/'.
         if let Some(last) = end.last_mut() {
             *last += 1;
         }
-        (BASE64.encode(&self.prefix), BASE64.encode(end))
+        (BASE64.encode(&self.access.prefix), BASE64.encode(end))
     }
 
     fn key(&self, key: &str) -> String {
-        BASE64.encode(format!("{}{key}", self.prefix))
+        BASE64.encode(format!("{}{key}", self.access.prefix))
     }
 }
 
@@ -282,7 +311,8 @@ impl Kv for Etcd {
         let body = json!({"key": key, "range_end": end});
         let answer = self.ask("/v3/kv/range", &body).await?;
         let entries = answer["kvs"].as_array().into_iter().flatten();
-        let entries: Option<Vec<Entry>> = entries.map(|kv| entry(kv, &self.prefix)).collect();
+        let entries: Option<Vec<Entry>> =
+            entries.map(|kv| entry(kv, &self.access.prefix)).collect();
         Ok(Snapshot {
             revision: number(&answer["header"]["revision"]),
             entries: entries.ok_or_else(|| Failure("a value has another form".into()))?,
@@ -295,12 +325,12 @@ impl Kv for Etcd {
         let create = json!({"key": key, "range_end": end, "start_revision": from.to_string()});
         let body = json!({"create_request": create});
         let used = self.current.load(Relaxed);
-        let stream = timeout(self.request_time, self.send("/v3/watch", &body)).await;
+        let stream = timeout(self.access.request_time, self.send("/v3/watch", &body)).await;
         let stream = stream.unwrap_or_else(|_| Err(Failure("no answer in time".into())));
         let stream = stream.map_err(|failure| self.failed("/v3/watch", &failure, used))?;
         Ok(Watch {
             lines: Lines::new(stream),
-            prefix: self.prefix.clone(),
+            prefix: self.access.prefix.clone(),
         })
     }
 
@@ -615,8 +645,10 @@ mod tests {
         ]);
         let mut access = Access::new("/a");
         access.endpoints.push(endpoint);
-        let mut etcd = Etcd::new(&access).expect("nothing is read");
-        etcd.user = Some(("user".into(), "password".into()));
+        let password = password("token");
+        access.user = Some(("user".into(), password.clone()));
+        let etcd = Etcd::new(&access).expect("the file is there");
+        std::fs::remove_file(password).expect("the file is there");
         wait(async {
             assert_eq!(etcd.read().await.map(|found| found.revision), Ok(7));
             assert_eq!(etcd.commit(vec![], vec![]).await, Ok(Some(8)));
@@ -638,6 +670,36 @@ mod tests {
             .chain(["/v3/auth/authenticate", "/v3/kv/txn", "/v3/kv/txn"])
             .collect();
         assert_eq!(paths, expected);
+    }
+
+    /// Writes a password to a file of the test with this name.
+    fn password(name: &str) -> std::path::PathBuf {
+        let file = format!("mayfly-etcd-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        std::fs::write(&path, "first\n").expect("the folder is writable");
+        path
+    }
+
+    /// Regression: a password that was changed in etcd needed a restart of the node.
+    #[test]
+    fn a_reload_reads_the_password_again() {
+        let path = password("reload");
+        let mut access = Access::new("/a");
+        access.user = Some(("user".into(), path.clone()));
+        let etcd = Etcd::new(&access).expect("the file is there");
+        let known = || {
+            etcd.credentials()
+                .user
+                .clone()
+                .map(|(_, password)| password)
+        };
+        std::fs::write(&path, "second").expect("the file is there");
+        assert_eq!(known().as_deref(), Some("first"));
+        assert_eq!(etcd.reload(), Ok(()));
+        assert_eq!(known().as_deref(), Some("second"));
+        std::fs::remove_file(&path).expect("the file is there");
+        assert!(etcd.reload().is_err());
+        assert_eq!(known().as_deref(), Some("second"));
     }
 
     #[test]

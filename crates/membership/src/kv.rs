@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Value with its name and revisions.
@@ -95,6 +96,35 @@ pub trait Kv: Send + Sync + 'static {
 
     /// Returns the name of the endpoint in use, for operators.
     fn endpoint(&self) -> String;
+}
+
+/// A shared store is a store.
+impl<T: Kv> Kv for Arc<T> {
+    type Changes = T::Changes;
+
+    async fn read(&self) -> Result<Snapshot, Failure> {
+        T::read(self).await
+    }
+
+    async fn watch(&self, from: i64) -> Result<Self::Changes, Failure> {
+        T::watch(self, from).await
+    }
+
+    async fn commit(&self, guards: Vec<Guard>, writes: Vec<Write>) -> Result<Option<i64>, Failure> {
+        T::commit(self, guards, writes).await
+    }
+
+    async fn grant(&self, time: Duration) -> Result<i64, Failure> {
+        T::grant(self, time).await
+    }
+
+    async fn keep_alive(&self, lease: i64) -> Result<bool, Failure> {
+        T::keep_alive(self, lease).await
+    }
+
+    fn endpoint(&self) -> String {
+        T::endpoint(self)
+    }
 }
 
 /// Stream of changes, in the order of revisions.

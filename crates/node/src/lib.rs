@@ -57,6 +57,7 @@ pub use edge::ServerId;
 pub use metrics::Reply;
 pub use rules::forwarded::Network;
 
+use ::membership::etcd::Etcd;
 use cluster::Cluster;
 use proxy::Node;
 use std::future::Future;
@@ -86,6 +87,7 @@ pub struct Running {
     pub admin: Option<SocketAddr>,
     certificate: Option<watch::Sender<TlsAcceptor>>,
     admin_certificate: Option<watch::Sender<TlsAcceptor>>,
+    etcd: Option<Arc<Etcd>>,
     stop: watch::Sender<bool>,
     listeners: JoinSet<()>,
     connections: Arc<Semaphore>,
@@ -126,7 +128,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         let serving = listen::serve(node, listener, None, connections, stopped.clone());
         listeners.spawn(serving);
     }
-    let mut peers = None;
+    let (mut peers, mut etcd) = (None, None);
     if let Some(cluster) = &node.cluster
         && let Some(bound) = peer_port::bind(config)?
     {
@@ -135,8 +137,9 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         listeners.spawn(serving);
         listeners.spawn(cluster.clone().probe(stopped.clone()));
         listeners.spawn(cluster.clone().repair(stopped.clone()));
-        if let Some(following) = follow(cluster, stopped.clone())? {
+        if let Some((following, client)) = follow(cluster, stopped.clone())? {
             listeners.spawn(following);
+            etcd = Some(client);
         }
     }
     listeners.spawn(scrub::run(node.clone(), stopped.clone()));
@@ -158,6 +161,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         admin,
         certificate,
         admin_certificate,
+        etcd,
         stop,
         listeners,
         connections,
@@ -184,18 +188,18 @@ async fn fit(node: Arc<Node>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Returns the task that follows etcd, if etcd lists the cluster's nodes. The last map of an
-/// earlier run is used immediately.
+/// Returns the task that follows etcd, and its client, if etcd lists the cluster's nodes. The last
+/// map of an earlier run is used immediately.
 fn follow(
     cluster: &Arc<Cluster>,
     stop: watch::Receiver<bool>,
-) -> Result<Option<impl Future<Output = ()> + use<>>, Invalid> {
+) -> Result<Option<(impl Future<Output = ()> + use<>, Arc<Etcd>)>, Invalid> {
     let config = cluster.config();
     let (Some(etcd), Some(shared), Some(own)) = (&config.etcd, cluster.membership(), config.own())
     else {
         return Ok(None);
     };
-    let kv = ::membership::etcd::Etcd::new(&etcd.access)?;
+    let client = Arc::new(Etcd::new(&etcd.access)?);
     let is_plain = config.security == Security::Plain;
     let copy = etcd.copy.as_deref();
     let map_config = config.map_config();
@@ -212,14 +216,14 @@ fn follow(
         copy: etcd.copy.clone(),
     };
     let (host, shared) = (cluster.clone(), shared.clone());
-    Ok(Some(membership::run(
-        kv, host, state, settings, shared, stop,
-    )))
+    let kv = client.clone();
+    let following = membership::run(kv, host, state, settings, shared, stop);
+    Ok(Some((following, client)))
 }
 
 impl Running {
-    /// Reads the certificates for clients, operators and other nodes again, with their private
-    /// keys, for new connections. Returns false if no certificate is configured.
+    /// Reads the certificates for clients, operators, other nodes and etcd again, with their keys,
+    /// for new connections. Returns false if none is configured.
     ///
     /// # Errors
     /// Returns an error if they are invalid. The previous ones stay in use.
@@ -237,7 +241,10 @@ impl Running {
             Some(cluster) => cluster.credentials().reload()?,
             None => false,
         };
-        Ok(all.iter().any(Option::is_some) || for_nodes)
+        if let Some(etcd) = &self.etcd {
+            etcd.reload()?;
+        }
+        Ok(all.iter().any(Option::is_some) || for_nodes || self.etcd.is_some())
     }
 
     /// Replaces origins and rules by those of other settings. A difference in the rest is logged,

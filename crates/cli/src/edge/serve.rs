@@ -88,7 +88,18 @@ pub struct Arguments {
     /// Name of this node in Via and Cache-Status
     #[arg(long, value_name = "NAME", default_value = "mayfly")]
     name: String,
-    /// Level of the log on standard error: debug, verbose, notice, warning or nothing
+    /// File of the log [default: standard error]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    logfile: String,
+    /// Format of the log: text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    log_format: String,
+    /// Level of the log: debug, verbose, notice, warning or nothing
     #[arg(long, value_name = "LEVEL", default_value = "notice")]
     loglevel: String,
     /// Maximum time without a byte from or to a client, also between two requests
@@ -329,7 +340,13 @@ impl Arguments {
         if arguments.check_config {
             return arguments.check(&file);
         }
-        logging::start(&arguments.loglevel, "", "text").map_err(|error| anyhow!(error))?;
+        let Arguments {
+            loglevel,
+            logfile,
+            log_format,
+            ..
+        } = &arguments;
+        logging::start(loglevel, logfile, log_format).map_err(|error| anyhow!(error))?;
         let mut config = arguments.config(&file)?;
         raise_file_limit(&mut config);
         let threads = arguments
@@ -353,6 +370,7 @@ impl Arguments {
         for (certificate, key) in all.into_iter().flatten() {
             node::listen::tls(certificate, key).map_err(|error| anyhow!(error))?;
         }
+        logging::check(&self.logfile).map_err(|error| anyhow!(error))?;
         println!("the configuration is valid");
         Ok(())
     }

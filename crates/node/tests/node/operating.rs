@@ -5,6 +5,7 @@ use node::LogFormat;
 use node::admin::client::{Place, status};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
@@ -126,6 +127,66 @@ fn the_port_for_operators_has_tls_and_a_token() {
     assert_eq!(site.running.reload(), Ok(true));
     let again = status(&place("fedcba9876543210", &certificate));
     assert!(again.is_ok(), "{again:?}");
+}
+
+/// Answers requests over TLS with a revision, each connection with the certificate of that time.
+async fn gateway(listener: tokio::net::TcpListener, files: (PathBuf, PathBuf)) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    loop {
+        let (stream, _) = listener.accept().await.expect("loopback works");
+        let acceptor = node::listen::tls(&files.0, &files.1).expect("the files are valid");
+        // The client may refuse the certificate.
+        let Ok(mut stream) = acceptor.accept(stream).await else {
+            continue;
+        };
+        let mut received = vec![];
+        while !received.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            let mut bytes = [0; 1_024];
+            let count = stream.read(&mut bytes).await.expect("the client writes");
+            received.extend_from_slice(&bytes[..count]);
+        }
+        let answer = r#"{"header":{"revision":"7"}}"#;
+        let length = answer.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+        let _ = stream.write_all(format!("{head}{answer}").as_bytes()).await;
+        let _ = stream.shutdown().await;
+    }
+}
+
+/// Regression: renewed certificates for etcd needed a restart of the node.
+#[test]
+fn certificates_for_etcd_are_read_again() {
+    use membership::access::Access;
+    use membership::etcd::Etcd;
+    use membership::kv::Kv;
+
+    let folder = Folder::new("etcd-tls");
+    let files = folder.certify();
+    let known = folder.0.join("known.pem");
+    std::fs::copy(&files.0, &known).expect("the folder can be written");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("the input is valid").block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("loopback works");
+        let port = listener.local_addr().expect("loopback works").port();
+        tokio::spawn(gateway(listener, files.clone()));
+        let mut access = Access::new("/a");
+        let endpoint = format!("https://localhost:{port}");
+        access.add_endpoint(&endpoint).expect("it is valid");
+        access.authorities = Some(known.clone());
+        let etcd = Arc::new(Etcd::new(&access).expect("the file is valid"));
+        assert_eq!(etcd.read().await.map(|found| found.revision), Ok(7));
+        folder.certify();
+        assert!(etcd.read().await.is_err());
+        std::fs::write(&known, "damaged").expect("the folder can be written");
+        assert!(etcd.reload().is_err());
+        std::fs::copy(&files.0, &known).expect("the folder can be written");
+        assert_eq!(etcd.reload(), Ok(()));
+        assert_eq!(etcd.read().await.map(|found| found.revision), Ok(7));
+    });
 }
 
 #[test]
