@@ -3,6 +3,7 @@
 
 mod change;
 mod demo;
+mod moves;
 mod show;
 mod watch;
 
@@ -37,6 +38,16 @@ enum Command {
     Failover(change::Failover),
     /// Remove a node that will not come back from its shard.
     Forget(change::Forget),
+    /// Move slots to another shard, while their keys are used.
+    Move(moves::MoveSlots),
+    /// End open moves of slots, which stay where they are.
+    Cancel(moves::Cancel),
+    /// Move slots so that each shard has the same number.
+    Rebalance(moves::Rebalance),
+    /// Add a shard without slots.
+    AddShard(moves::AddShard),
+    /// Move all slots of a shard to the others.
+    RemoveShard(moves::RemoveShard),
     /// Start etcd and some nodes on this machine, and end them together.
     Demo(demo::Arguments),
 }
@@ -150,6 +161,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Command::Watch(watch) => watch.run(),
         Command::Failover(failover) => failover.run(),
         Command::Forget(forget) => forget.run(),
+        Command::Move(arguments) => arguments.run(),
+        Command::Cancel(cancel) => cancel.run(),
+        Command::Rebalance(rebalance) => rebalance.run(),
+        Command::AddShard(add) => add.run(),
+        Command::RemoveShard(remove) => remove.run(),
         Command::Demo(demo) => demo.run(),
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! A record that cannot be used changes nothing: the last good one stays in force, and
 //! [`Directory::problems`] has the reason. A record that is removed stays in force as well, except
-//! for registrations, which end with their leases.
+//! for registrations, which end with their leases, and for moves, which cannot be committed then.
 
 use crate::kv::{Entry, Event};
+use crate::moves::{MOVES, Move, PLAN};
 use crate::records::{
     self, BEATS, CONFIG, Config, FAILOVERS, MAP, Map, NODES, PLACE, Refusal, Registration, SHARDS,
     Shard, encode_map,
@@ -43,6 +44,10 @@ pub struct Directory {
     placed: i64,
     /// Replicas that are requested to become primaries of shards, each with the revision.
     failovers: BTreeMap<Name, (Name, i64)>,
+    /// Moves of slots, each with the revision.
+    moves: BTreeMap<Name, (Move, i64)>,
+    /// Revision of the last creation of a move; 0 if there was none.
+    planned: i64,
     problems: BTreeMap<String, String>,
     refused: u64,
 }
@@ -52,6 +57,7 @@ impl Directory {
     pub fn load(&mut self, revision: i64, entries: Vec<Entry>) {
         self.problems.clear();
         self.failovers.clear();
+        self.moves.clear();
         for known in self.nodes.values_mut() {
             known.revision = 0;
         }
@@ -81,6 +87,7 @@ impl Directory {
                 if let Some(shard) = shard.and_then(Name::parse) {
                     self.failovers.remove(&shard);
                 }
+                self.forget_move(&key);
                 let id = key.strip_prefix(NODES).map(str::as_bytes);
                 if let Some(known) = id
                     .and_then(Name::parse)
@@ -114,10 +121,19 @@ impl Directory {
             Ok(()) => _ = self.problems.remove(&entry.key),
             Err(refusal) => {
                 self.refused += 1;
+                // No commit with the revision of the former record can apply.
+                self.forget_move(&entry.key);
                 if self.problems.len() < PROBLEMS_MAX {
                     self.problems.insert(entry.key, refusal.to_string());
                 }
             }
+        }
+    }
+
+    fn forget_move(&mut self, key: &str) {
+        let id = key.strip_prefix(MOVES).map(str::as_bytes);
+        if let Some(id) = id.and_then(Name::parse) {
+            self.moves.remove(&id);
         }
     }
 
@@ -154,6 +170,11 @@ impl Directory {
         } else if let Some(id) = key.strip_prefix(FAILOVERS) {
             let to = records::decode_failover(value, cluster)?;
             self.failovers.insert(named(id)?, (to, entry.revision));
+        } else if let Some(id) = key.strip_prefix(MOVES) {
+            let moved = Move::decode(value, cluster)?;
+            self.moves.insert(named(id)?, (moved, entry.revision));
+        } else if key == PLAN {
+            self.planned = entry.revision;
         } else if let Some(id) = key.strip_prefix(NODES) {
             let id = named(id)?;
             let registration = Registration::decode(id, value, cluster)?;
@@ -218,6 +239,16 @@ impl Directory {
     /// the request.
     pub fn failover(&self, shard: Name) -> Option<(Name, i64)> {
         self.failovers.get(&shard).copied()
+    }
+
+    /// Returns the moves with their names and revisions.
+    pub fn moves(&self) -> &BTreeMap<Name, (Move, i64)> {
+        &self.moves
+    }
+
+    /// Revision of the last creation of a move; 0 if there was none.
+    pub fn planned(&self) -> i64 {
+        self.planned
     }
 
     /// Returns the names of records that are not used, each with the reason.

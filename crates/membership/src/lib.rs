@@ -16,7 +16,9 @@ pub mod copy;
 pub mod directory;
 pub mod etcd;
 pub mod kv;
+pub mod moves;
 pub mod pem;
+pub mod plan;
 pub mod records;
 
 use std::fmt;

@@ -8,6 +8,7 @@
 //! nodes/N   addresses of a node, and its shard                (the node, under its lease)
 //! place     the write to it counts: it orders the placement of nodes
 //! failover/S  request that a replica becomes the primary      (operator, or the replica)
+//! moves/M   slots that move to another shard (`moves.rs`)     (operator; then both primaries)
 //! ```
 //!
 //! S and N are names of 40 hexadecimal digits. Each record except the beat has the number of its
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Number of the format that this release reads and writes.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 /// Maximum size of a record in bytes. etcd refuses larger values at its default settings.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of shards.
@@ -259,12 +260,15 @@ struct NodeText {
     run: String,
 }
 
-fn text(value: &impl Serialize) -> String {
+pub(crate) fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("names of members are texts")
 }
 
 /// Parses a record after its format and its cluster were checked.
-fn parse<T: DeserializeOwned>(value: &[u8], cluster: Option<Name>) -> Result<T, Refusal> {
+pub(crate) fn parse<T: DeserializeOwned>(
+    value: &[u8],
+    cluster: Option<Name>,
+) -> Result<T, Refusal> {
     if value.len() > RECORD_BYTES_MAX {
         let found = value.len();
         let text = format!("{found} bytes: expected at most {RECORD_BYTES_MAX}");
@@ -281,7 +285,7 @@ fn parse<T: DeserializeOwned>(value: &[u8], cluster: Option<Name>) -> Result<T, 
     serde_json::from_slice(value).map_err(damaged)
 }
 
-fn name(what: &str, text: &str) -> Result<Name, Refusal> {
+pub(crate) fn name(what: &str, text: &str) -> Result<Name, Refusal> {
     let expected = || format!("{what} '{text}': expected 40 hexadecimal digits");
     Name::parse(text.as_bytes()).ok_or_else(|| Refusal::Value(expected()))
 }

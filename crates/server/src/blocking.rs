@@ -194,7 +194,9 @@ fn serve_key<'v>(
         } else if lock_also(&server.data.keyspace, view, locks, &waiter.shards) {
             // The queue may have changed while the locks were released.
             (skipped, was_released) = (0, true);
-        } else if was_released && server.data.pause.holds(true, server.clock.moment()) {
+        } else if was_released && server.data.pause.holds(true, server.clock.moment())
+            || is_elsewhere(server, &waiter)
+        {
             retry_later(&server.clock, &server.workers.inboxes, &waiter);
             skipped += 1;
         } else if !retry(server, table, view, locks, &waiter) {

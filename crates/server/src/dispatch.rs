@@ -19,6 +19,7 @@ pub use single::exec;
 use crate::command::{self, tracking};
 use crate::context::{Chosen, KeyMemo, Spec};
 use crate::replication::primary;
+use crate::routing::WorkerRoutes;
 use crate::saving::work::refuses_writes;
 use crate::state::Server;
 use crate::timing::Timing;
@@ -131,6 +132,7 @@ pub struct Executor<'s> {
     events: Vec<Event>,
     timing: Timing<'s>,
     router: route::Router,
+    used_routes: WorkerRoutes<'s>,
     /// Hashes of a batch's keys.
     hashed: Vec<u64>,
     /// First step of the command that [`Executor::begin_long`] is about to begin, if it has run.
@@ -159,6 +161,7 @@ impl<'s> Executor<'s> {
             events: Vec::new(),
             timing: Timing::new(server, worker, command::table()),
             router: route::Router::new(server),
+            used_routes: WorkerRoutes::new(&server.cluster, worker),
             hashed: Vec::new(),
             begun: None,
             has_written: false,

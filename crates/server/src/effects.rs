@@ -275,7 +275,7 @@ pub fn add_items<'k>(
 
 /// Adds the tags and the freshness of a key whose value was added, which a reader sets without
 /// them, and the key's protection from eviction.
-fn add_marks(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
+pub fn add_marks(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
     let Labels { tags, soft } = view.labels(key).unwrap_or_default();
     if !tags.is_empty() {
         let mut args: Vec<&[u8]> = vec![b"TAG", key.bytes];
@@ -308,16 +308,20 @@ fn add_item(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
         None => batch.add(db, &[b"SET", key.bytes, value]),
     }
     add_marks(batch, view, db, key);
-    let message = [ITEM_MARK, &[len as u8], &head[..len], key.bytes].concat();
-    batch.add(db, &[b"ECHO", &message]);
+    batch.add(db, &[b"ECHO", &item_message(&head[..len], key.bytes)]);
+}
+
+/// Returns the message that carries the encoded head of an item.
+pub fn item_message(head: &[u8], name: &[u8]) -> Vec<u8> {
+    [ITEM_MARK, &[head.len() as u8], head, name].concat()
 }
 
 /// Removes all keys of a database if `is_due` returns true under the locks. Returns false without
-/// calling it if a long command must end first.
+/// calling it if a long command or a move of slots must end first.
 pub fn flush(server: &Server, db: u8, now: Tick, is_due: impl FnOnce() -> bool) -> bool {
     let mut view = server.data.keyspace.lock_all(now);
     // Under the locks no long command begins.
-    if server.workers.long.is_running() {
+    if server.workers.long.is_running() || server.cluster.moves.is_active() {
         return false;
     }
     if !is_due() {

@@ -9,6 +9,7 @@
 //! lead.rs      what a primary does for its replicas
 //! confirm.rs   replies that wait for replicas
 //! change.rs    failovers that are requested
+//! moves.rs     moves of slots between shards
 //! roles.rs     the role of the server, the fence, the topology, the local copy
 //! access.rs    settings
 //! ```
@@ -22,6 +23,7 @@ mod change;
 mod confirm;
 mod follow;
 mod lead;
+mod moves;
 mod register;
 mod roles;
 #[cfg(test)]
@@ -31,15 +33,17 @@ mod terms;
 pub use access::{access, check};
 
 use crate::cluster;
+use crate::movement::Request;
 use crate::routing;
 use crate::state::Server;
-use ::cluster::{Instant, Name, Transaction};
+use ::cluster::{Instant, Name, Revision, Transaction};
 use change::Change;
 use confirm::Silent;
 use lead::Lead;
 use membership::directory::Directory;
 use membership::etcd::Etcd;
 use membership::kv::{Event, Failure, Kv, Snapshot};
+use moves::Moving;
 use register::Registering;
 use roles::Roles;
 use std::collections::BTreeSet;
@@ -57,7 +61,7 @@ const FAILURES_MAX: usize = 16;
 const STEP_MS: std::ops::RangeInclusive<u64> = 10..=100;
 /// Number of steps in a lease.
 const STEPS: u64 = 50;
-/// Time between two steps while a shard is handed over.
+/// Time between two steps while a shard is handed over or slots move.
 const HURRIED_STEP: Duration = Duration::from_millis(2);
 
 /// What a task reports.
@@ -76,6 +80,12 @@ enum Message {
     Claimed(Result<Option<i64>, Failure>),
     /// A request for a failover was written or removed.
     Requested(Result<Option<i64>, Failure>),
+    /// Outcome of a transaction about a move.
+    Moved(Name, Result<Option<i64>, Failure>),
+    /// Outcome of a transaction about moves that a client has requested.
+    Wished(Request, Result<Option<i64>, Failure>),
+    /// The keys of other shards were removed.
+    Swept,
     /// The local copy was written.
     Saved(Result<(), String>),
 }
@@ -106,6 +116,9 @@ struct Host<K> {
     lead: Lead,
     silent: Silent,
     change: Option<Change>,
+    moving: Moving,
+    /// Revision up to which all changes of records were read.
+    followed: Revision,
     roles: Roles,
 }
 
@@ -160,6 +173,8 @@ impl<K: Kv> Host<K> {
             lead: Lead::default(),
             silent: Silent::default(),
             change: None,
+            moving: Moving::default(),
+            followed: Revision(0),
             roles,
         }
     }
@@ -187,7 +202,7 @@ impl<K: Kv> Host<K> {
 
     /// Time until the next step if there is no message.
     fn pause(&self) -> Duration {
-        if self.change.is_some() {
+        if self.change.is_some() || self.server.cluster.moves.is_active() {
             return HURRIED_STEP;
         }
         let lease_ms = self
@@ -208,6 +223,7 @@ impl<K: Kv> Host<K> {
             Message::Snapshot(snapshot) => {
                 read_at.store(self.now().0, Relaxed);
                 self.directory.load(snapshot.revision, snapshot.entries);
+                self.follow_to(snapshot.revision);
                 self.is_claiming = false;
                 self.connected();
                 self.noted(true);
@@ -219,6 +235,13 @@ impl<K: Kv> Host<K> {
                     Event::Delete(_) => false,
                 };
                 let changes_topology = !events.iter().all(is_beat);
+                let puts = events.iter().filter_map(|event| match event {
+                    Event::Put(entry) => Some(entry.revision),
+                    Event::Delete(_) => None,
+                });
+                if let Some(revision) = puts.max() {
+                    self.follow_to(revision);
+                }
                 self.directory.apply_all(events);
                 self.noted(changes_topology);
             }
@@ -229,13 +252,21 @@ impl<K: Kv> Host<K> {
             Message::Registered(result) => self.registered(result),
             Message::Claimed(result) => self.claimed(result),
             Message::Requested(result) => self.requested(result),
+            Message::Moved(id, result) => self.moved(id, result),
+            Message::Wished(request, result) => self.wished(&request, result),
+            Message::Swept => self.swept(),
             Message::Saved(result) => self.saved(result),
         }
+    }
+
+    fn follow_to(&mut self, revision: i64) {
+        self.followed = self.followed.max(Revision(revision as u64));
     }
 
     fn noted(&mut self, changes_topology: bool) {
         self.has_news = true;
         self.roles.is_stale |= changes_topology;
+        self.moving.is_stale |= changes_topology;
         let refused = &self.server.cluster.seat.refused_records;
         if refused.swap(self.directory.refused(), Relaxed) != self.directory.refused() {
             for (key, problem) in self.directory.problems() {
@@ -280,6 +311,7 @@ impl<K: Kv> Host<K> {
         self.pursue_change(now);
         self.tick(now);
         self.reconcile(now);
+        self.pursue_moves(now);
     }
 
     /// Begins a task that reports its result.

@@ -2,6 +2,7 @@
 //! installed, its fence, and the slots on which commands are held. It also has the place of the
 //! node in its shard, and its messages for other nodes.
 
+use crate::movement::Moves;
 use crate::outbox::Outbox;
 use crate::seat::Seat;
 use ::cluster::{Instant, Name, Role, SLOTS, Topology};
@@ -10,11 +11,17 @@ use session::clock::{Clock, Moment};
 use settings::Config;
 use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 /// Words of a set of slots.
 const WORDS: usize = SLOTS as usize / 64;
+/// In place of a number of routes: the worker executes no command.
+const RESTING: u64 = u64::MAX;
+/// Time between two looks at the workers that still use earlier routes.
+const USE_POLL: Duration = Duration::from_micros(50);
 
 /// A set of slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +66,8 @@ impl SlotSet {
 /// Slots on which commands wait, and the moment since which they do.
 #[derive(Clone, Debug)]
 pub struct Hold {
+    /// Number of the holder, which ends it.
+    by: u64,
     slots: SlotSet,
     since: Moment,
 }
@@ -88,16 +97,28 @@ impl Routes {
         hold.map(|hold| hold.since)
     }
 
-    /// Begins to hold commands on slots.
-    pub fn hold(&mut self, ranges: &[RangeInclusive<u16>], since: Moment) {
-        let mut slots = SlotSet::default();
-        ranges.iter().for_each(|range| slots.set(range, true));
-        self.holds.push(Hold { slots, since });
+    /// Whether commands wait on some slots.
+    #[inline]
+    pub fn has_holds(&self) -> bool {
+        !self.holds.is_empty()
     }
 
-    /// Ends the hold of slots.
-    pub fn release(&mut self, ranges: &[RangeInclusive<u16>]) {
-        for hold in &mut self.holds {
+    /// Whether keys of a slot are this node's alone now: it is a primary, its shard owns the slot,
+    /// and no other node may own it soon.
+    pub fn has_alone(&self, slot: u16) -> bool {
+        self.is_own(slot) && self.held_since(slot).is_none()
+    }
+
+    /// Begins to hold commands on slots.
+    pub fn hold(&mut self, by: u64, ranges: &[RangeInclusive<u16>], since: Moment) {
+        let mut slots = SlotSet::default();
+        ranges.iter().for_each(|range| slots.set(range, true));
+        self.holds.push(Hold { by, slots, since });
+    }
+
+    /// Ends the hold of slots by one holder.
+    pub fn release(&mut self, by: u64, ranges: &[RangeInclusive<u16>]) {
+        for hold in self.holds.iter_mut().filter(|hold| hold.by == by) {
             ranges.iter().for_each(|range| hold.slots.set(range, false));
         }
         self.holds.retain(|hold| !hold.slots.is_empty());
@@ -199,6 +220,9 @@ pub enum Refusal {
     Down,
     /// Commands on the slot wait since this moment.
     Held(u16, Moment),
+    /// The command changes keys of any slot, and some slots are held. It does not wait: if the
+    /// slots leave, their keys would miss the change.
+    HandOver,
 }
 
 /// State of a node of a cluster.
@@ -210,12 +234,17 @@ pub struct Routing {
     routes: Mutex<Arc<Routes>>,
     /// Number of `routes`, so that workers notice a change without the lock.
     serial: AtomicU64,
+    /// For each worker the routes at the beginning of the work that it does now, see
+    /// [`Routing::await_workers`].
+    in_use: Vec<InUse>,
     /// Instant in milliseconds at which the fence ends.
     fence_ms: AtomicU64,
     /// Place of this node in its shard.
     pub seat: Seat,
     /// Messages for the other nodes.
     pub outbox: Outbox,
+    /// Moves of slots in which this node takes part.
+    pub moves: Moves,
     /// Counters of refused commands.
     pub counts: Counts,
 }
@@ -236,24 +265,26 @@ pub struct Counts {
 }
 
 impl Routing {
-    /// Creates the state of a node without a topology.
-    pub fn new(config: &Config) -> Routing {
-        let routes = Routes {
+    /// Creates the state of a node without a topology, with a number of worker threads.
+    pub fn new(config: &Config, workers: usize) -> Routing {
+        let routes = Arc::new(Routes {
             serial: 0,
             installed: None,
             role: Role::Spare,
             own: SlotSet::default(),
             holds: Vec::new(),
             losses: 0,
-        };
+        });
         Routing {
             is_routed: config.is_routed(),
             node_id: OnceLock::new(),
-            routes: Mutex::new(Arc::new(routes)),
             serial: AtomicU64::new(0),
+            in_use: (0..workers).map(|_| InUse::new(&routes)).collect(),
+            routes: Mutex::new(routes),
             fence_ms: AtomicU64::new(0),
             seat: Seat::default(),
             outbox: Outbox::default(),
+            moves: Moves::default(),
             counts: Counts::default(),
         }
     }
@@ -305,9 +336,112 @@ impl Routing {
         let mut next = Routes::clone(&current);
         change(&mut next)?;
         next.serial += 1;
-        self.serial.store(next.serial, Release);
+        self.serial.store(next.serial, SeqCst);
         *current = Arc::new(next);
         Ok(())
+    }
+
+    /// Notes that a worker begins work, or that what it did until now is complete.
+    #[inline]
+    fn begin_work(&self, worker: usize) {
+        let Some(used) = self.in_use.get(worker).filter(|_| self.is_routed) else {
+            return;
+        };
+        loop {
+            let serial = self.serial.load(SeqCst);
+            if used.serial.load(Relaxed) == serial {
+                return;
+            }
+            used.serial.store(serial, SeqCst);
+            if used.stored.load(Relaxed) != serial {
+                let routes = self.routes();
+                used.stored.store(routes.serial, Relaxed);
+                *used.routes.lock().expect("the lock is not poisoned") = routes;
+            }
+        }
+    }
+
+    fn end_work(&self, worker: usize) {
+        if let Some(used) = self.in_use.get(worker).filter(|_| self.is_routed) {
+            used.serial.store(RESTING, Release);
+        }
+    }
+
+    /// Returns the routes at the beginning of the work that a worker does, for a script: they stay
+    /// the same until its end. Returns the current ones if it does none.
+    pub fn routes_of(&self, worker: usize) -> Arc<Routes> {
+        let used = self.in_use.get(worker);
+        match used.filter(|used| used.serial.load(Relaxed) != RESTING) {
+            Some(used) => Arc::clone(&used.routes.lock().expect("the lock is not poisoned")),
+            None => self.routes(),
+        }
+    }
+
+    /// Waits until no worker executes a command that routes before the current ones may have
+    /// allowed, or until `gives_up` returns true. The caller holds no lock that a command may need.
+    ///
+    /// A command is routed and executed in one piece of work. In between it may release its shards
+    /// and lock them again: to make room in memory, or because it needs the whole keyspace in a
+    /// transaction. So the locks of the shards alone do not separate commands before a change of
+    /// the routes from those after it.
+    pub fn await_workers(&self, gives_up: impl Fn() -> bool) {
+        let serial = self.serial.load(SeqCst);
+        for used in &self.in_use {
+            while used.serial.load(SeqCst) < serial && !gives_up() {
+                thread::sleep(USE_POLL);
+            }
+        }
+    }
+}
+
+/// Routes in use by a worker.
+struct InUse {
+    /// Number of the routes; [`RESTING`] if the worker does no work.
+    serial: AtomicU64,
+    /// Number of `routes`, which are the last ones that the worker used.
+    stored: AtomicU64,
+    routes: Mutex<Arc<Routes>>,
+}
+
+impl InUse {
+    fn new(routes: &Arc<Routes>) -> InUse {
+        InUse {
+            serial: AtomicU64::new(RESTING),
+            stored: AtomicU64::new(routes.serial),
+            routes: Mutex::new(Arc::clone(routes)),
+        }
+    }
+}
+
+/// A worker that executes commands. All that it executes between two calls of
+/// [`WorkerRoutes::begin`] is one piece of work, during which no hold of slots and no topology
+/// comes into force.
+pub struct WorkerRoutes<'s> {
+    routing: &'s Routing,
+    worker: usize,
+}
+
+impl<'s> WorkerRoutes<'s> {
+    /// Creates the state of a worker that executes nothing yet.
+    pub fn new(routing: &'s Routing, worker: usize) -> WorkerRoutes<'s> {
+        WorkerRoutes { routing, worker }
+    }
+
+    /// Begins a piece of work. No command is under way.
+    #[inline]
+    pub fn begin(&self) {
+        self.routing.begin_work(self.worker);
+    }
+
+    /// Ends the work: the thread may sleep now.
+    pub fn rest(&self) {
+        self.routing.end_work(self.worker);
+    }
+}
+
+impl Drop for WorkerRoutes<'_> {
+    fn drop(&mut self) {
+        self.rest();
     }
 }
 

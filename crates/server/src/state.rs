@@ -141,7 +141,7 @@ impl Server {
                 draining: AtomicUsize::new(0),
             },
             clients: Clients::default(),
-            cluster: Routing::new(&config),
+            cluster: Routing::new(&config, threads),
             auth: Auth::default(),
             observability: Observability {
                 stats: Stats::new(threads),

@@ -22,8 +22,7 @@ const DIFFERENCES: &str = "
 commands on keys. A test also runs their rows against a redis-server, except the rows marked with `!`.
 
 - The announced version is 8.6.3. All commands of that version are served except vector sets (`VADD` and the other commands with `V`) and three commands
-  for moving keys between servers: `MIGRATE`, `RESTORE-ASKING`, `TRIMSLOTS`. `CLUSTER` describes [the cluster](../guide/cluster.md) and changes
-  nothing, except `CLUSTER FAILOVER`.
+  for moving keys between servers: `MIGRATE`, `RESTORE-ASKING`, `TRIMSLOTS`. `CLUSTER` describes [the cluster](../guide/cluster.md), fails over, and moves slots.
 - `HOTKEYS` records at most 256 keys of one command, and no keys over 4 KiB. The sums are too high by at most the smallest recorded sum, because a key
   without a counter takes the one with the smallest sum; Redis lets such counters decay.
 - `HIMPORT` stores ordinary hashes. The fieldsets of a connection take at most 64 MiB.

@@ -298,6 +298,7 @@ settings! {
     ClusterEndpoint "cluster-preferred-endpoint-type", Choice(ENDPOINTS), "ip", Read, "Endpoint that cluster clients are given to connect to: ip, hostname, or unknown-endpoint, the host to which they are already connected.";
     ClusterName "cluster-name", Text, "default", Restart, "Name of the cluster in etcd, with cluster-enabled yes: letters, digits, '-', '_' and '.'. Its records are below /mayfly/cluster/NAME/.";
     ClusterZone "cluster-zone", Text, "", Restart, "Zone of this node, such as a data center. Replicas are placed in other zones than their primaries where possible.";
+    ClusterMoveRate "cluster-move-max-rate", Bytes(0, 1 << 40), "0", Read, "Maximum number of bytes that each move of slots from this node sends per second; 0 means no limit.";
     ClusterConfigFile "cluster-config-file", FileName, "cluster.state", Restart, "File in dir with the name of this node and a copy of the cluster's records, from which it starts without etcd.";
     ClusterEtcdEndpoints "cluster-etcd-endpoints", Text, "", Restart, "URLs of etcd with cluster-enabled yes, separated by commas, such as http://127.0.0.1:2379.";
     ClusterEtcdCa "cluster-etcd-ca", Text, "", Restart, "File with the certificates of the authorities that sign etcd's certificates, in PEM; empty means those of the system.";

@@ -4,7 +4,7 @@ use crate::eviction::PolicyChoice;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::shard::Locked;
-use crate::shared::{Key, Shared};
+use crate::shared::{Condition, Key, Shared};
 use policy::expire::any::{ExpirySpec, INDEXES, PRESETS};
 use policy::knobs::SpecError;
 use policy::{ExpiryIndex, Tick};
@@ -202,6 +202,14 @@ impl Keyspace {
     pub fn set_removal_limit(&self, until: Option<Tick>) {
         let until = until.map_or(u64::MAX, |until| until.0);
         self.shared.removes_until.store(until, Ordering::Relaxed);
+    }
+
+    /// Withholds the events of keys for which a condition holds when they expire or are evicted,
+    /// because another server publishes them or may do so; [`crate::View::take_withheld`] returns
+    /// them. A thread that locks a shard later uses the condition.
+    pub fn set_withholding(&self, condition: Option<Condition>) {
+        let current = self.shared.withholding.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = condition;
     }
 
     /// Whether removing expired entries waits for [`Keyspace::set_removal_limit`].

@@ -66,7 +66,7 @@ pub use lifetimes::{SPAN_BINS, Spans};
 pub use limits::Limits;
 pub use policy::Tick;
 pub use saving::{Batch, PackedRecord, Record, RecordValue, SnapshotSink};
-pub use shared::{DATABASES_MAX, Key};
+pub use shared::{Condition, DATABASES_MAX, Key};
 pub use sizes::{SIZE_BINS, SizeHistograms};
 pub use snapshot::{Loan, SnapshotStep};
 pub use soft::{Soft, WINDOW_MS_MAX};

@@ -48,6 +48,8 @@ const DRAIN_STEPS: u32 = 32;
 const WATCHED_LOOKUPS_MAX: u32 = 1024;
 /// Maximum number of steps that one collection may take before other due entries are processed.
 const PURGE_STEPS: u32 = 256;
+/// Maximum number of withheld events of a shard. Further ones are not published.
+const WITHHELD_MAX: usize = 1 << 20;
 /// Number of writes between two calls of [`Locked::resize_policies`].
 const RESIZE_INTERVAL_WRITES: u32 = 4096;
 /// Reciprocal of the change of the shard's bytes after which [`Locked::resize_policies`] is called
@@ -74,6 +76,8 @@ pub(crate) struct Locked {
     /// Keys that are no longer tracked and must be freed in steps.
     pub discarded: Vec<Discarded>,
     pub events: EventQueue,
+    /// Events that are withheld.
+    pub withheld: Vec<Event>,
     pub counters: Counters,
     /// Classes of keys with their statistics, if there are some.
     pub classes: Option<Box<ShardClasses>>,
@@ -368,7 +372,11 @@ impl Locked {
             key,
             elements,
         };
-        self.events.push((shared.next_event(), event));
+        match shared.withholds(&event.key) {
+            true if self.withheld.len() < WITHHELD_MAX => self.withheld.push(event),
+            true => {}
+            false => self.events.push((shared.next_event(), event)),
+        }
     }
 
     /// Evicts until the memory has room for an entry that will be added, first from database

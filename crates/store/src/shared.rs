@@ -11,7 +11,7 @@ use policy::expire::any::{AnyExpiry, ExpirySpec};
 use policy::{ExpiryIndex, Policy, Tick};
 use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Length of a string, in bytes, beyond which reading it may take long.
 pub(crate) const HUGE_BYTES: usize = 1 << 20;
@@ -39,6 +39,9 @@ pub struct Key<'a> {
     pub db: u8,
 }
 
+/// Condition on the name of a key.
+pub type Condition = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
 /// State of the keyspace that all shards share.
 pub(crate) struct Shared {
     pub memory: Memory,
@@ -54,6 +57,8 @@ pub(crate) struct Shared {
     pub removes_until: AtomicU64,
     /// Whether expired entries are removed without being accessed.
     pub expires_actively: AtomicBool,
+    /// Keys whose events are withheld when they expire or are evicted.
+    pub withholding: RwLock<Option<Condition>>,
     pub event_count: AtomicU64,
     pub turn: AtomicUsize,
     /// Whether a string longer than [`HUGE_BYTES`] was ever stored.
@@ -91,6 +96,7 @@ impl Shared {
             frozen: AtomicBool::new(false),
             removes_until: AtomicU64::new(u64::MAX),
             expires_actively: AtomicBool::new(true),
+            withholding: RwLock::default(),
             event_count: AtomicU64::new(0),
             turn: AtomicUsize::new(0),
             has_huge_strings: AtomicBool::new(false),
@@ -129,6 +135,13 @@ impl Shared {
             true => Tick(0),
             false => now.min(Tick(self.removes_until.load(Ordering::Relaxed))),
         }
+    }
+
+    /// Whether the events of a key that expires or is evicted are withheld.
+    pub fn withholds(&self, key: &[u8]) -> bool {
+        let condition = self.withholding.read();
+        let condition = condition.unwrap_or_else(PoisonError::into_inner);
+        condition.as_ref().is_some_and(|holds| holds(key))
     }
 
     /// Whether entries that expire at an instant are not removed because of a removal limit.

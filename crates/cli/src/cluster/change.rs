@@ -163,7 +163,7 @@ impl Set {
 }
 
 /// Writes records, whose guards should hold.
-async fn commit(etcd: &Etcd, guards: Vec<Guard>, writes: Vec<Write>) -> Result<()> {
+pub(super) async fn commit(etcd: &Etcd, guards: Vec<Guard>, writes: Vec<Write>) -> Result<()> {
     let applied = etcd.commit(guards, writes).await;
     match applied.map_err(|failure| anyhow!("etcd: {failure}; the change may have been made"))? {
         Some(_) => Ok(()),
@@ -172,7 +172,7 @@ async fn commit(etcd: &Etcd, guards: Vec<Guard>, writes: Vec<Write>) -> Result<(
 }
 
 /// Returns the only node whose name begins with a text, or that has an address.
-fn node(directory: &Directory, text: &str) -> Result<Name> {
+pub(super) fn node(directory: &Directory, text: &str) -> Result<Name> {
     let shards = directory.shards().values();
     let named = shards.flat_map(|(shard, _)| shard.primary.iter().chain(&shard.in_sync));
     let mut found: Vec<Name> = named.chain(directory.nodes().keys()).copied().collect();

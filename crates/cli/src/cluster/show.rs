@@ -1,6 +1,6 @@
 //! `mayfly cluster status` and `check`.
 
-use super::Access;
+use super::{Access, moves};
 use anyhow::{Result, bail};
 use clap::Args;
 use cluster::{Name, SLOTS};
@@ -119,6 +119,13 @@ fn as_text(directory: &Directory) -> String {
     for (id, _) in spare {
         text += &line(directory, "spare", *id);
     }
+    for (id, (one, _)) in directory
+        .moves()
+        .iter()
+        .filter(|(_, (one, _))| one.is_open())
+    {
+        text += &format!("{}\n", moves::line(*id, one));
+    }
     for (key, problem) in directory.problems() {
         text += &format!("record {key} is not used: {problem}\n");
     }
@@ -161,6 +168,10 @@ fn as_json(directory: &Directory) -> Value {
         .iter()
         .filter(|(id, known)| known.revision != 0 && directory.shard_of(**id).is_none());
     let spare: Vec<Value> = spare.map(|(id, _)| node(directory, "spare", *id)).collect();
+    let moves = directory.moves().iter();
+    let moves: Vec<Value> = moves
+        .map(|(id, (one, _))| moves::as_json(*id, one))
+        .collect();
     let config = directory.config();
     json!({
         "cluster": config.map(|config| config.cluster.as_str()),
@@ -171,6 +182,7 @@ fn as_json(directory: &Directory) -> Value {
         "revision": directory.revision(),
         "shards": shards,
         "spare": spare,
+        "moves": moves,
         "problems": directory.problems(),
     })
 }

@@ -101,6 +101,12 @@ impl Member {
         }
     }
 
+    /// Returns the revision of the record that began this primary's term. Other records that were
+    /// read before it do not count: the former primary may have changed them.
+    pub fn since(&self) -> Option<Revision> {
+        self.primary().map(|primary| primary.since)
+    }
+
     /// Returns the replicas that may be promoted, to this primary's knowledge.
     fn members(&self) -> BTreeSet<NodeId> {
         self.each_member().collect()

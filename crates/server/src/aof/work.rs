@@ -271,7 +271,7 @@ pub fn apply_sync(config: &Config, aof: &AppendOnly, feed: &Feed) {
 /// Ends the file.
 fn end(server: &Server) {
     let mut view = server.data.keyspace.lock_all(server.clock.now());
-    if !server.replication.has_replicas() {
+    if !server.replication.has_replicas() && !server.cluster.moves.is_active() {
         effects::set_feed(server, &mut view, false);
     }
     let mut state = server.persistence.aof.state();

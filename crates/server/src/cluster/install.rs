@@ -5,12 +5,13 @@ use super::route;
 use crate::blocking;
 use crate::routing::{Refusal, Routes};
 use crate::state::Server;
-use ::cluster::{Instant, Name, Topology};
+use ::cluster::{Instant, Name, Role, Topology};
 use session::message::Message;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use store::View;
+use store::{Condition, View};
 use wire::slot::slot;
 
 /// Time between two looks at a long command that works on held slots.
@@ -40,6 +41,8 @@ pub fn install(server: &Server, topology: Topology, me: Name) -> Result<(), Stri
         routes.install(topology, me);
         Ok(())
     })?;
+    await_commands(server);
+    withhold_events(server);
     let routes = server.cluster.routes();
     {
         let mut view = server.data.keyspace.lock_all(server.clock.now());
@@ -64,11 +67,13 @@ pub fn install(server: &Server, topology: Topology, me: Name) -> Result<(), Stri
     Ok(())
 }
 
-/// Ends the waits of blocked commands that this node no longer executes. All shards are locked.
+/// Ends the waits of blocked commands that another node executes from now on. All shards are
+/// locked.
 fn redirect_blocked(server: &Server, routes: &Routes, view: &mut View<'_>) {
     for waiter in server.clients.blocking.list() {
         if let Err(refusal) = route::check_waiter(server, routes, &waiter)
-            && !matches!(refusal, Refusal::Held(..))
+            // A new primary serves a moment after its topology is installed.
+            && !matches!(refusal, Refusal::Held(..) | Refusal::Down)
         {
             server
                 .clients
@@ -80,11 +85,11 @@ fn redirect_blocked(server: &Server, routes: &Routes, view: &mut View<'_>) {
     }
 }
 
-/// Holds commands on slots, including reads. When this returns, no command on them runs. The caller
-/// holds no shard. Only tests call it, until slots can move.
-pub fn hold(server: &Server, slots: &[RangeInclusive<u16>]) {
+/// Holds commands on slots, including reads, until the holder with this number releases them. When
+/// this returns, no command on them runs. The caller holds no shard.
+pub fn hold(server: &Server, by: u64, slots: &[RangeInclusive<u16>]) {
     let since = server.clock.moment();
-    change(server, |routes| routes.hold(slots, since));
+    change(server, |routes| routes.hold(by, slots, since));
     let routes = server.cluster.routes();
     // A long command works on its keys without locks.
     let uses = |key: &[u8]| routes.held_since(slot(key)).is_some();
@@ -94,9 +99,11 @@ pub fn hold(server: &Server, slots: &[RangeInclusive<u16>]) {
 }
 
 /// Releases slots that were held. Their commands are routed again.
-pub fn release(server: &Server, slots: &[RangeInclusive<u16>]) {
-    change(server, |routes| routes.release(slots));
+pub fn release(server: &Server, by: u64, slots: &[RangeInclusive<u16>]) {
+    replace(server, |routes| routes.release(by, slots));
     retry(server);
+    withhold_events(server);
+    drop(server.data.keyspace.lock_all(server.clock.now()));
 }
 
 /// Ends the fence at once, so that this node serves nothing more as a primary. When this returns,
@@ -106,15 +113,42 @@ pub fn end_fence(server: &Server) {
     change(server, |_| {});
 }
 
-/// Changes the routes, and waits for the commands that were routed before: each of them has
-/// compared the number of the routes after it had locked its shards.
+/// Changes the routes, and waits for the commands that were routed before.
 fn change(server: &Server, change: impl FnOnce(&mut Routes)) {
+    replace(server, change);
+    await_commands(server);
+    withhold_events(server);
+    drop(server.data.keyspace.lock_all(server.clock.now()));
+}
+
+fn replace(server: &Server, change: impl FnOnce(&mut Routes)) {
     let changed = server.cluster.change(|routes| {
         change(routes);
         Ok(())
     });
     changed.expect("nothing is checked");
-    drop(server.data.keyspace.lock_all(server.clock.now()));
+}
+
+/// Waits for the commands that were routed before the last change. From now on, a command is routed
+/// by the current routes, and ends before the next change comes into force.
+fn await_commands(server: &Server) {
+    let cluster = &server.cluster;
+    cluster.await_workers(|| server.lifecycle.stops());
+}
+
+/// Withholds the events of keys that expire although they are not this node's alone: another node
+/// owns their slots, or may soon.
+fn withhold_events(server: &Server) {
+    // The last one uses the newest routes.
+    let lock = server.cluster.moves.withholding.lock();
+    let _changing = lock.expect("the lock is not poisoned");
+    let routes = server.cluster.routes();
+    let is_primary = matches!(routes.role, Role::Primary(_));
+    let condition = is_primary.then(|| {
+        let holds = move |name: &[u8]| !routes.has_alone(slot(name));
+        Arc::new(holds) as Condition
+    });
+    server.data.keyspace.set_withholding(condition);
 }
 
 /// Lets the commands that wait for the end of a hold try again.
@@ -127,10 +161,8 @@ fn retry(server: &Server) {
 mod tests {
     use super::*;
     use crate::cluster::sample::{THIRDS, name, routed, three};
-    use crate::routing::now;
-    use ::cluster::Role;
+    use crate::routing::{WorkerRoutes, now};
     use session::clock::Clock;
-    use std::sync::Arc;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -180,14 +212,14 @@ mod tests {
                 .map(|since| since.0)
         };
         server.clock.pass_ms(3);
-        hold(&server, &[5..=70, 16_383..=16_383]);
+        hold(&server, 0, &[5..=70, 16_383..=16_383]);
         server.clock.pass_ms(3);
-        hold(&server, &[100..=100]);
+        hold(&server, 0, &[100..=100]);
         assert_eq!([4, 5, 63, 64].map(held), [None, Some(3), Some(3), Some(3)]);
         assert_eq!([71, 100, 16_383].map(held), [None, Some(6), Some(3)]);
-        release(&server, &[5..=69]);
+        release(&server, 0, &[5..=69]);
         assert_eq!([5, 69, 70].map(held), [None, None, Some(3)]);
-        release(&server, &[0..=16_383]);
+        release(&server, 0, &[0..=16_383]);
         assert!(server.cluster.routes().holds.is_empty());
     }
 
@@ -199,7 +231,7 @@ mod tests {
         let thread = thread::spawn({
             let server = Arc::clone(&server);
             move || {
-                hold(&server, &[0..=1]);
+                hold(&server, 0, &[0..=1]);
                 sender.send(()).expect("it is received");
             }
         });
@@ -213,16 +245,53 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_waits_for_a_long_command_on_its_slots() {
+    fn a_hold_waits_for_the_work_of_a_worker() {
         let server = Arc::new(routed(&[], 1));
-        let leased = |key: &[u8]| server.workers.long.lease([Box::from(key)].into());
-        assert!(leased(b"a"), "nothing is leased");
-        hold(&server, &[slot(b"b")..=slot(b"b")]);
+        let worker = WorkerRoutes::new(&server.cluster, 0);
+        worker.begin();
         let (sender, receiver) = channel();
         let thread = thread::spawn({
             let server = Arc::clone(&server);
             move || {
-                hold(&server, &[slot(b"a")..=slot(b"a")]);
+                for by in 0..3 {
+                    hold(&server, by, &[0..=1]);
+                    sender.send(()).expect("it is received");
+                }
+            }
+        });
+        let wait_for_holds = |count| {
+            while server.cluster.routes().holds.len() < count {
+                thread::yield_now();
+            }
+        };
+        for count in 1..=2 {
+            wait_for_holds(count);
+            assert!(receiver.try_recv().is_err());
+            let used = server.cluster.routes_of(0);
+            assert_eq!(used.holds.len(), count - 1, "a script goes on as before");
+            worker.begin();
+            assert_eq!(server.cluster.routes_of(0).holds.len(), count);
+            receiver.recv().expect("the hold has begun");
+        }
+        wait_for_holds(3);
+        worker.rest();
+        receiver.recv().expect("the hold has begun");
+        thread.join().expect("no panic");
+        drop(worker);
+        assert_eq!(server.cluster.routes_of(0).holds.len(), 3);
+    }
+
+    #[test]
+    fn a_hold_waits_for_a_long_command_on_its_slots() {
+        let server = Arc::new(routed(&[], 1));
+        let leased = |key: &[u8]| server.workers.long.lease([Box::from(key)].into());
+        assert!(leased(b"a"), "nothing is leased");
+        hold(&server, 0, &[slot(b"b")..=slot(b"b")]);
+        let (sender, receiver) = channel();
+        let thread = thread::spawn({
+            let server = Arc::clone(&server);
+            move || {
+                hold(&server, 0, &[slot(b"a")..=slot(b"a")]);
                 sender.send(()).expect("it is received");
             }
         });

@@ -111,6 +111,19 @@ fn is_sharded(spec: &Spec) -> bool {
     spec.has(flag::PUBSUB) && matches!(spec.name, "ssubscribe" | "spublish")
 }
 
+/// Whether a call changes keys of any slot without naming them. INVALIDATE does.
+pub fn changes_all(table: &Table, chosen: &Chosen, queued: Option<&Transaction>) -> bool {
+    let changes =
+        |chosen: &Chosen| chosen.spec.keys == Keys::Whole && chosen.flags() & flag::WRITE != 0;
+    match (chosen.spec.keys, queued) {
+        (Keys::Queued, Some(queued)) => {
+            let mut calls = queued.iter();
+            calls.any(|(index, args)| changes(&table.choose(index, args)))
+        }
+        _ => changes(chosen),
+    }
+}
+
 /// Returns what a call does with its slot.
 pub fn how(
     table: &Table,
@@ -180,10 +193,18 @@ pub fn text(server: &Server, routes: &Routes, client: &ClientInfo, refusal: Refu
             format!("MOVED {slot} {}", address(server, routes, client, shard)),
         ),
         Refusal::Unserved => (&counts.down, "CLUSTERDOWN Hash slot not served".to_owned()),
+        // Whether the slot has moved is not known.
+        Refusal::Held(..) if !server.cluster.seat.is_connected.load(Relaxed) => {
+            (&counts.down, "CLUSTERDOWN The cluster is down".to_owned())
+        }
         Refusal::Down => (&counts.down, "CLUSTERDOWN The cluster is down".to_owned()),
         Refusal::Held(slot, _) => (
             &counts.try_again,
             format!("TRYAGAIN Slot {slot} is about to move to another node"),
+        ),
+        Refusal::HandOver => (
+            &counts.try_again,
+            "TRYAGAIN Slots of this node are about to move to another node".to_owned(),
         ),
     };
     counter.fetch_add(1, Relaxed);

@@ -4,6 +4,7 @@ use crate::state::Server;
 use ::cluster::{Health, Instant, Name, Node, Owned, Replica, Shard, Topology};
 use session::clock::Clock;
 use settings::{Config, find};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Slots of the shards of [`three`]: `b`, `f`, `w`, `bar` and `hello` are in the first one, `c`,
 /// `g`, `k` and `z` in the second, `a`, `e`, `x`, `y` and `foo` in the third.
@@ -66,5 +67,6 @@ pub fn routed(settings: &[(&str, &str)], now_ms: u64) -> Server {
     }
     let server = Server::new(config, Clock::manual(now_ms)).expect("valid settings");
     server.cluster.set_fence(Instant(u64::MAX));
+    server.cluster.seat.is_connected.store(true, Relaxed);
     server
 }

@@ -1,6 +1,7 @@
 //! Commands of the cluster protocol. They describe the topology to clients; they do not change it.
 //! Without a cluster they are refused.
 
+mod moves;
 mod reply;
 pub(crate) mod slots;
 
@@ -37,6 +38,8 @@ pub const TABLE: &[Spec] = commands! {
             "Refused, because clients do not change which node has which slots.";
         "bumpepoch" 2, ADMIN | STALE, Keys::None, "3.0.0",
             "", "Refused, because clients do not change epochs.";
+        "cancelslotmigrations" 2, ADMIN | STALE, Keys::None, "9.0.0",
+            "", "Ends the open moves of slots from this node; the slots stay.";
         "count-failure-reports" 3, ADMIN | STALE, Keys::None, "3.0.0",
             "node-id", "Returns 0, because nodes do not report failures.";
         "countkeysinslot" 3, STALE, Keys::None, "3.0.0",
@@ -54,6 +57,8 @@ pub const TABLE: &[Spec] = commands! {
             "node-id", "Refused, because clients do not remove nodes.";
         "getkeysinslot" 4, STALE, Keys::None, "3.0.0",
             "slot:integer count:integer", "Returns the names of keys of the selected database in a slot.";
+        "getslotmigrations" 2, ADMIN | STALE, Keys::None, "9.0.0",
+            "", "Returns the moves of slots in which this node's shard takes part.";
         "help" 2, LOADING | STALE, Keys::None, "5.0.0",
             "", "Returns help about the subcommands.";
         "info" 2, STALE, Keys::None, "3.0.0",
@@ -65,8 +70,12 @@ pub const TABLE: &[Spec] = commands! {
         "meet" -4, ADMIN | STALE, Keys::None, "3.0.0",
             "ip port:integer [cluster-bus-port:integer]",
             "Refused, because nodes do not join by requests of clients.";
-        "migration" -4, ADMIN | STALE, Keys::None, "8.4.0",
-            "subcommand argument...", "Refused, because clients do not move slots.";
+        "migrateslots" -6, ADMIN | STALE, Keys::None, "9.0.0",
+            "(SLOTSRANGE (start-slot:integer end-slot:integer)... NODE node-id)...",
+            "Begins moves of slots from this node to others.";
+        "migration" -3, ADMIN | STALE, Keys::None, "8.4.0",
+            "(IMPORT (start-slot:integer end-slot:integer)...) | (STATUS [(ID task-id) | ALL]) | (CANCEL (ID task-id) | ALL)",
+            "Begins a move of slots to this node, returns the moves, or ends them.";
         "myid" 2, STALE, Keys::None, "3.0.0",
             "", "Returns the identifier of this node.";
         "myshardid" 2, STALE, Keys::None, "7.2.0",
@@ -96,7 +105,7 @@ pub const TABLE: &[Spec] = commands! {
         "slots" 2, LOADING | STALE, Keys::None, "3.0.0",
             "", "Returns the slots with the nodes that serve them.";
         "syncslots" -3, ADMIN | STALE, Keys::None, "8.4.0",
-            "subcommand argument...", "Refused, because clients do not move slots.";
+            "subcommand argument...", "Passes the keys of moving slots between nodes. Nodes send it.";
     };
     "readonly" 1 [connection], FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(readonly),
         "", "Lets a replica of a cluster answer the reads of this client.";
@@ -106,6 +115,8 @@ pub const TABLE: &[Spec] = commands! {
 
 /// Text of CLUSTER HELP.
 const HELP: &[&str] = &[
+    "CANCELSLOTMIGRATIONS",
+    "    End the open moves of slots from this node.",
     "COUNT-FAILURE-REPORTS <node-id>",
     "    Return 0, because nodes do not report failures.",
     "COUNTKEYSINSLOT <slot>",
@@ -114,12 +125,22 @@ const HELP: &[&str] = &[
     "    Make this replica the primary of its shard.",
     "GETKEYSINSLOT <slot> <count>",
     "    Return the names of up to <count> keys of the selected database in <slot>.",
+    "GETSLOTMIGRATIONS",
+    "    Return the moves of slots in which this node's shard takes part.",
     "INFO",
     "    Return the state of the cluster.",
     "KEYSLOT <key>",
     "    Return the slot of <key>.",
     "LINKS",
     "    Return the connections to other nodes.",
+    "MIGRATESLOTS SLOTSRANGE <start> <end> [<start> <end> ...] NODE <node-id> [...]",
+    "    Begin to move slots from this node to another.",
+    "MIGRATION IMPORT <start> <end> [<start> <end> ...]",
+    "    Begin to move slots to this node. Return the name of the move.",
+    "MIGRATION STATUS [ID <name> | ALL]",
+    "    Return the moves of slots in which this node's shard takes part.",
+    "MIGRATION CANCEL (ID <name> | ALL)",
+    "    End open moves. Return their number.",
     "MYID",
     "    Return the identifier of this node.",
     "MYSHARDID",
@@ -195,6 +216,11 @@ fn cluster(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             None => reply::refuse_node(ctx, &args[2]),
         },
         b"countkeysinslot" | b"getkeysinslot" | b"slot-stats" => slots::examine(ctx, args),
+        b"migrateslots" if ctx.server.cluster.is_routed() => moves::migrate(ctx, args),
+        b"getslotmigrations" if ctx.server.cluster.is_routed() => moves::list(ctx),
+        b"cancelslotmigrations" if ctx.server.cluster.is_routed() => moves::cancel_all(ctx),
+        b"migration" if ctx.server.cluster.is_routed() => moves::migration(ctx, args),
+        b"syncslots" if ctx.server.cluster.is_routed() => moves::synchronize(ctx, args),
         b"failover" if ctx.server.cluster.is_routed() => fail_over(ctx, args),
         b"help" => help(ctx, "CLUSTER", HELP),
         // The table has no others.

@@ -1,5 +1,6 @@
 //! Tags of keys: TAG, UNTAG, TAGS, TAGKEYS, INVALIDATE.
 
+use super::key::scan::Visible;
 use super::table::{commands, on_slab};
 use crate::context::{Ctx, Spec};
 use engine::refusal::{Answer, Refusal};
@@ -140,9 +141,12 @@ fn tagkeys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let total = ctx.view.tagged_len(db, &args[1]);
     let mut found = ctx.reply.part();
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
+    let visible = Visible::of(ctx.server);
     ctx.view.each_tagged(db, &args[1], count, &mut |name| {
-        list.bulk(name);
-        listed += 1;
+        if visible.has(name) {
+            list.bulk(name);
+            listed += 1;
+        }
     });
     ctx.reply.array(2);
     ctx.reply.integer(total as i64);

@@ -32,7 +32,7 @@ pub(super) use way::{
 
 use super::shards::{lock_for, wake_owners};
 use super::steps::Steps;
-use super::{Engine, Executor, context, is_late, publish};
+use super::{Engine, Executor, Step, context, is_late, publish};
 use crate::blocking;
 use crate::command::{self, tracking};
 use crate::context::Spec;
@@ -96,6 +96,14 @@ impl<'s> Executor<'s> {
             Ok(steps) => return Begun::InSteps(Box::new(steps)),
             Err(call) => call,
         };
+        if let Some(waits) = self.route_long(session, &call, out) {
+            leave(&server.workers, session);
+            if waits {
+                return Begun::Waits(call);
+            }
+            super::after_reply(session, out, position, false);
+            return Begun::Refused;
+        }
         let Engine::Slab(held) = &mut self.engine else {
             unreachable!("the segment engine has no long commands");
         };
@@ -123,6 +131,24 @@ impl<'s> Executor<'s> {
             leave(&server.workers, session);
         }
         begun
+    }
+
+    /// Checks whether this node executes a long command, which may have waited since it was routed.
+    /// Returns `None` if it does; otherwise whether the command waits for the end of a hold. If it
+    /// does not wait, the error is written.
+    fn route_long(
+        &mut self,
+        session: &mut Session,
+        call: &OwnedCall,
+        out: &mut Output,
+    ) -> Option<bool> {
+        let args = call.args();
+        let chosen = command::table().choose(call.index, args);
+        let mut reply = Reply::new(out, session.protocol);
+        let routed = self
+            .router
+            .route(self.server, session, &chosen, &args, &mut reply);
+        routed.map(|step| step == Step::Waits)
     }
 
     /// Puts back the values of a long command, serves the clients blocked on its keys, and

@@ -6,6 +6,7 @@ use super::shards::{LockedShards, spare, wake_owners};
 use super::{BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, long, publish, segment};
 use crate::effects;
 use crate::memcached::{self, Progress};
+use crate::routing::Refusal;
 use crate::saving::work::refuses_writes;
 use crate::state::Server;
 use engine::Strings;
@@ -303,26 +304,33 @@ impl Executor<'_> {
     }
 
     /// Deletes the item under a key whose new value was too large to be read, because the item is
-    /// out of date. Returns false if writes are held, in which case the caller tries again later.
+    /// out of date. If writes are held, or those to the slot of the key, the caller tries again
+    /// later.
     #[must_use = "a request that is held is executed again"]
-    pub fn drop_stale(&mut self, key: &[u8]) -> bool {
+    pub fn drop_stale(&mut self, key: &[u8]) -> Progress {
         let server = self.server;
         if server.data.pause.holds(true, self.moment) {
-            return false;
+            return Progress::Held;
+        }
+        match self.router.route_write(server, key) {
+            Ok(()) => {}
+            Err(Refusal::Held(..)) => return Progress::Waits,
+            // The item is another node's, which the client should have sent the request to.
+            Err(_) => return Progress::Done,
         }
         self.finish();
         if let Engine::Segment(handle) = &mut self.engine {
             let mut handle = handle;
             let key = Strings::key(&handle, memcached::DATABASE, key);
             Strings::remove(&mut handle, &key);
-            return true;
+            return Progress::Done;
         }
         let space = &server.data.keyspace;
         let key = space.key(memcached::DATABASE, key);
         let locks = Locks::Some(vec![space.shard_of(&key)]);
         let mut view = lock(space, &locks, self.now);
         if server.data.pause.holds(true, self.moment) {
-            return false;
+            return Progress::Held;
         }
         Slab::new(&mut view, space, &locks).remove(&key);
         if server.feed.is_on() {
@@ -337,6 +345,6 @@ impl Executor<'_> {
             );
         }
         publish(server, &mut view, &mut self.events);
-        true
+        Progress::Done
     }
 }

@@ -142,6 +142,9 @@ impl Router {
             (Keys::Queued, Some(queued)) => found.add_queued(table, queued)?,
             _ => found.add_call(chosen, args)?,
         }
+        if self.routes.has_holds() && route::changes_all(table, chosen, queued) {
+            return Err(Refusal::HandOver);
+        }
         let Some(slot) = found.slot() else {
             let uses = flag::WRITE | flag::MAY_WRITE | flag::READONLY;
             self.uses_keys |= chosen.flags() & uses != 0;
@@ -149,6 +152,15 @@ impl Router {
         };
         let how = route::how(table, chosen, queued, &session.info);
         self.check(server, slot, how)
+    }
+
+    /// Checks whether this node executes a write to a key.
+    pub fn route_write(&mut self, server: &Server, key: &[u8]) -> Result<(), Refusal> {
+        if !self.is_routed {
+            return Ok(());
+        }
+        self.refresh(server);
+        self.check(server, slot(key), How::Write)
     }
 
     /// Checks whether this node executes a request of memcached's protocol. Its keys may be in
@@ -223,8 +235,20 @@ impl Router {
 }
 
 impl Executor<'_> {
+    /// Begins a piece of work, while no command is under way. A change of the routes waits for
+    /// its end.
+    pub fn begin_work(&self) {
+        self.used_routes.begin();
+    }
+
+    /// Ends the work, so that the thread may sleep.
+    pub fn rest(&self) {
+        self.used_routes.rest();
+    }
+
     /// Begins to serve a connection.
     pub fn begin_connection(&mut self) {
+        self.begin_work();
         self.router.served_until = None;
         self.router.uses_keys = false;
     }

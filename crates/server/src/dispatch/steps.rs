@@ -14,7 +14,7 @@ use self::pieces::Pieces;
 use super::{Call, Engine, Executor, Step};
 use crate::command;
 use crate::command::cluster::slots::Walk;
-use crate::command::key::scan::list_names;
+use crate::command::key::scan::{Visible, list_names};
 use crate::context::{SegmentSteps, Spec, Work};
 use crate::permission::check_rights;
 use engine::STEP_BYTES;
@@ -482,8 +482,9 @@ impl Executor<'_> {
         count: &mut usize,
     ) -> Option<Stepped> {
         let mut list = Reply::new(found.open(), session.protocol);
+        let (at, visible) = ((session.db, *cursor), Visible::of(self.server));
         let (next, more) =
-            self.on_all(|view| list_names(view, session.db, *cursor, &args[1], &mut list))?;
+            self.on_all(|view| list_names(view, at, &visible, &args[1], &mut list))?;
         *cursor = next;
         *count += more;
         found.close_full();

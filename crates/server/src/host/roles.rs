@@ -98,27 +98,34 @@ pub(super) fn restored(server: &Server, me: Name) -> (Directory, Roles) {
 impl<K: Kv> Host<K> {
     /// Makes the role of the server, its fence and its topology what the records and the rules say.
     pub(super) fn reconcile(&mut self, now: Instant) {
-        let (is_primary, leads, until, epoch) = {
+        let (is_primary, leads, until, epoch, since) = {
             let place = self.server.cluster.seat.place();
             match place.as_ref() {
-                None => (false, false, None, 0),
+                None => (false, false, None, 0, None),
                 Some(place) => (
                     place.member.is_primary(),
                     place.member.leads(),
                     place.member.serves_until(),
                     place.member.record().value.epoch,
+                    place.member.since(),
                 ),
             }
         };
+        // Slots may have left or arrived before the term began.
+        let has_recent_map = since.is_some_and(|since| self.followed >= since);
         if !is_primary {
             self.roles.waits_since = now;
         }
         self.roles.has_warned &= is_primary && !leads;
-        match until.filter(|_| is_primary && leads) {
-            Some(until) => self.serve(until, epoch),
-            None => self.serve_nothing(),
+        let until = until.filter(|_| is_primary && leads && has_recent_map);
+        if until.is_none() {
+            self.serve_nothing();
         }
+        // The topology comes first: the one before may have slots that have left.
         self.publish();
+        if let Some(until) = until {
+            self.serve(until, epoch);
+        }
         if !is_primary {
             self.follow_primary();
         }

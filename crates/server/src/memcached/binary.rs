@@ -27,10 +27,10 @@ pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
         Verb::Delete => delete(turn),
         Verb::Incr => return count(turn, header, false),
         Verb::Decr => return count(turn, header, true),
-        Verb::FlushAll => {
-            turn.flush();
-            Ok(0)
-        }
+        Verb::FlushAll => match turn.flush() {
+            true => Ok(0),
+            false => Err(Status::TemporaryFailure),
+        },
         Verb::Version => return answer(turn, header, VERSION.as_bytes()),
         Verb::SaslList => return mechanisms(turn, header),
         Verb::SaslAuth => return authenticate(turn, header),

@@ -32,10 +32,13 @@ pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>) -> Progress {
         Verb::Incr => counting(turn, false),
         Verb::Decr => counting(turn, true),
         Verb::Touch => touching(turn),
-        Verb::FlushAll => {
-            turn.flush();
-            line(turn.out, "OK");
-        }
+        Verb::FlushAll => match turn.flush() {
+            true => line(turn.out, "OK"),
+            false => line(
+                turn.out,
+                "SERVER_ERROR slots are moving to or from this node",
+            ),
+        },
         Verb::Version => {
             turn.out.extend_from_slice(b"VERSION ");
             line(turn.out, VERSION);

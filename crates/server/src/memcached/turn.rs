@@ -212,8 +212,12 @@ impl<'a, E: Items> Turn<'a, E> {
         outcome
     }
 
-    /// Deletes all items now or at the time that the request's exptime states.
-    pub fn flush(&mut self) {
+    /// Deletes all items now or at the time that the request's exptime states. Returns false if
+    /// that is impossible now, because slots of a cluster are moving to or from this node.
+    pub fn flush(&mut self) -> bool {
+        if self.server.cluster.moves.is_active() {
+            return false;
+        }
         self.add(|counts| &counts.flushes);
         match self.deadline_change(self.request.exptime) {
             DeadlineChange::To(NewDeadline::At(at)) => {
@@ -224,6 +228,7 @@ impl<'a, E: Items> Turn<'a, E> {
                 self.engine.flush(DATABASE);
             }
         }
+        true
     }
 
     pub fn count_get(&self, is_there: bool) {

@@ -187,6 +187,7 @@ impl Worker {
             return Err(error);
         }
         let server = executor.server();
+        executor.begin_work();
         server.workers.inboxes[self.index].plan(0);
         let start = Instant::now();
         executor.set_now(server.clock.now());
@@ -196,6 +197,7 @@ impl Worker {
         }
         let expired_at = self.turn(events, executor, start);
         executor.finish();
+        executor.begin_work();
         if !server.clients.watches.is_empty() {
             server
                 .clients
@@ -230,6 +232,7 @@ impl Worker {
         self.publish_memory();
         self.evict_clients(executor);
         self.count_traffic();
+        executor.rest();
         Ok(())
     }
 

@@ -31,12 +31,12 @@
 //! After [`FREES_AFTER`] without a connection, the replica removes entries by its own clock, and
 //! gives up its position in the history: it requests a snapshot when the primary is back.
 
-use super::stream::{Stream, refusal};
+use super::stream::{Stream, line, refusal, send, wrong};
 use crate::replication::primary;
 use crate::state::Server;
 use durability::replication::{ID_DIGITS, PrimaryState};
 use session::clock::Clock;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use store::{Keyspace, Tick};
@@ -173,27 +173,6 @@ fn connect(server: &Server, primary: &PrimaryState) -> io::Result<Option<BufRead
     Ok(field_of(&facts, "mayfly_version")
         .is_none()
         .then_some(connection))
-}
-
-fn wrong(text: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, text.to_owned())
-}
-
-fn send(connection: &mut BufReader<Stream>, words: &[&str]) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    session::feed::put_command(&mut bytes, words.iter().map(|word| word.as_bytes()));
-    connection.get_mut().write_all(&bytes)
-}
-
-/// Reads a line without its end, which must not be an error.
-fn line(connection: &mut BufReader<impl Read>) -> io::Result<String> {
-    let mut text = String::new();
-    connection.take(4096).read_line(&mut text)?;
-    match text.as_bytes().first() {
-        None => Err(ErrorKind::UnexpectedEof.into()),
-        Some(b'-') => Err(wrong(text.trim_end())),
-        Some(_) => Ok(text.trim_end().to_owned()),
-    }
 }
 
 fn bulk(connection: &mut BufReader<impl Read>) -> io::Result<String> {

@@ -4,7 +4,7 @@ use mio::{Events, Interest, Poll, Token};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use settings::{Config, Id};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
@@ -111,6 +111,35 @@ pub fn refusal(command: &str, text: &str) -> String {
         _ => text,
     };
     format!("{command} was refused: {shown}")
+}
+
+/// Returns an error about what was received.
+pub fn wrong(text: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, text.to_owned())
+}
+
+/// Sends a command.
+///
+/// # Errors
+/// The connection has ended.
+pub fn send(connection: &mut BufReader<Stream>, words: &[&str]) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    session::feed::put_command(&mut bytes, words.iter().map(|word| word.as_bytes()));
+    connection.get_mut().write_all(&bytes)
+}
+
+/// Reads a line without its end, which must not be an error.
+///
+/// # Errors
+/// The line is an error, or the connection has ended.
+pub fn line(connection: &mut BufReader<impl Read>) -> io::Result<String> {
+    let mut text = String::new();
+    connection.take(4096).read_line(&mut text)?;
+    match text.as_bytes().first() {
+        None => Err(ErrorKind::UnexpectedEof.into()),
+        Some(b'-') => Err(wrong(text.trim_end())),
+        Some(_) => Ok(text.trim_end().to_owned()),
+    }
 }
 
 impl Read for Stream {

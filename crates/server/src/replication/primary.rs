@@ -405,6 +405,10 @@ pub fn check(server: &Server, is_second: bool) {
 fn backlog_without_replicas(server: &Server) -> u64 {
     let since = server.replication.state().no_replicas_since;
     let limit = server.config.number(Id::ReplBacklogTtl) as u64;
+    // A move of slots reads the feed.
+    if server.cluster.moves.is_active() {
+        return backlog_bytes(&server.config);
+    }
     let Some(since) = since else {
         return 0;
     };

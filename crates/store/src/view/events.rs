@@ -62,6 +62,17 @@ impl View<'_> {
         }
     }
 
+    /// Removes and returns the withheld events of these shards whose database and key fulfil a
+    /// condition.
+    pub fn take_withheld(&mut self, is_meant: impl Fn(u8, &[u8]) -> bool) -> Vec<Event> {
+        let mut taken = Vec::new();
+        self.each_locked(|locked| {
+            let is_taken = |event: &mut Event| is_meant(event.db, &event.key);
+            taken.extend(locked.withheld.extract_if(.., is_taken));
+        });
+        taken
+    }
+
     /// Moves the queued events of these shards into `into`, oldest first.
     pub fn take_events(&mut self, into: &mut Vec<Event>) {
         let mut queue = EventQueue::new();

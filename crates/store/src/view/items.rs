@@ -51,6 +51,12 @@ impl View<'_> {
         value.map(|value| read(space, key.db, value)).transpose()
     }
 
+    /// Returns the head of an item; `None` for another value. Does not count the access.
+    pub fn item_head(&mut self, key: &Key<'_>) -> Option<ItemHead> {
+        let value = self.peek_value(key)?;
+        item_of(&value).map(ItemHead::read)
+    }
+
     /// Stores an item under a key and replaces a value of any type. Evicts entries if memory is
     /// needed.
     pub fn put_item(

@@ -14,7 +14,7 @@ use crate::Keyspace;
 use crate::shard::Room;
 use crate::shared::Key;
 use crate::soft::{Soft, deadline_of, soft_of};
-use crate::tagging::Labels;
+use crate::tagging::{Labels, encode_labels};
 use policy::{Slot, Tick};
 
 /// Number of bytes that a tag adds to a small entry, for the eviction that makes room for it.
@@ -40,6 +40,18 @@ impl View<'_> {
         db.each_group(slot, each);
         let soft = soft_of(db, slot);
         Labels { tags, soft }
+    }
+
+    /// Returns the tags and the freshness of a live key as [`crate::decode_labels`] reads them;
+    /// nothing if it has none. Does not count the access.
+    pub fn encoded_labels(&mut self, key: &Key<'_>) -> Vec<u8> {
+        match self.live_or_dead(key, super::Purpose::Read) {
+            Ok(slot) => {
+                let db = self.db(key);
+                encode_labels(db, slot, db.soft_until(slot).is_some())
+            }
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Gives a live key these tags and no others; those beyond [`crate::TAGS_MAX`] are left out. It

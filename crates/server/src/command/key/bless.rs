@@ -1,5 +1,6 @@
 //! BLESS: protection of keys from eviction.
 
+use super::scan::Visible;
 use crate::command::scanning;
 use crate::command::subcommand::{help, refuse_subcommand};
 use crate::context::Ctx;
@@ -73,9 +74,12 @@ fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let (db, mut listed) = (ctx.session.db, 0);
     let mut found = ctx.reply.part();
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
+    let visible = Visible::of(ctx.server);
     let next = ctx.view.scan_protected(db, cursor, count, &mut |name| {
-        list.bulk(name);
-        listed += 1;
+        if visible.has(name) {
+            list.bulk(name);
+            listed += 1;
+        }
     });
     scanning::reply_page(&mut ctx.reply, next, listed, &found);
     Ok(())

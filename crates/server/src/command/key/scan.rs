@@ -3,30 +3,54 @@
 use super::generic::kind_name;
 use crate::command::scanning::{self, COUNT_DEFAULT, selective};
 use crate::context::Ctx;
+use crate::routing::Routes;
+use crate::state::Server;
 use engine::Strings;
 use engine::refusal::{Answer, Refusal};
 use settings::random::Random;
+use std::sync::Arc;
 use store::{Kind, View};
+use wire::slot::slot;
 use wire::{Args, Reply, glob};
 
 /// Number of keys that one step of KEYS examines.
 const KEYS_STEP: usize = 1024;
 /// Maximum COUNT of SCAN that is applied, so that a call is short.
 const SCAN_COUNT_MAX: usize = 4096;
+/// Number of keys among which RANDOMKEY finds one that clients see.
+const RANDOM_TRIES: usize = 100;
 
-/// Lists the names that match a pattern among some keys from a position on. Returns the next
-/// position, 0 at the end, and the number of names. All shards are locked.
+/// The keys that clients see. In a cluster, a node may store keys of slots that arrive, or that
+/// have just left.
+pub struct Visible(Option<Arc<Routes>>);
+
+impl Visible {
+    /// Returns the keys that clients of a server see.
+    pub fn of(server: &Server) -> Visible {
+        let cluster = &server.cluster;
+        Visible(cluster.is_routed().then(|| cluster.routes()))
+    }
+
+    /// Whether clients see a key.
+    pub fn has(&self, name: &[u8]) -> bool {
+        let routes = self.0.as_ref();
+        routes.is_none_or(|routes| routes.is_own(slot(name)))
+    }
+}
+
+/// Lists the visible names that match a pattern among some keys from a position on. Returns the
+/// next position, 0 at the end, and the number of names. All shards are locked.
 pub fn list_names(
     view: &mut View<'_>,
-    db: u8,
-    cursor: u64,
+    (db, cursor): (u8, u64),
+    visible: &Visible,
     pattern: &[u8],
     list: &mut Reply<'_>,
 ) -> (u64, usize) {
     let pattern = selective(pattern);
     let mut count = 0;
     let next = view.scan(db, cursor, KEYS_STEP, &mut |name, _| {
-        if pattern.is_none_or(|pattern| glob::matches(pattern, name, false)) {
+        if visible.has(name) && pattern.is_none_or(|pattern| glob::matches(pattern, name, false)) {
             list.bulk(name);
             count += 1;
         }
@@ -39,10 +63,10 @@ pub fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let mut found = ctx.reply.part();
     let mut count = 0;
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
-    let mut cursor = 0;
+    let (mut cursor, visible) = (0, Visible::of(ctx.server));
     loop {
-        let db = ctx.session.db;
-        let (next, more) = list_names(&mut ctx.view, db, cursor, &args[1], &mut list);
+        let at = (ctx.session.db, cursor);
+        let (next, more) = list_names(&mut ctx.view, at, &visible, &args[1], &mut list);
         cursor = next;
         count += more;
         if cursor == 0 {
@@ -116,10 +140,12 @@ pub fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let mut found = ctx.reply.part();
     let mut count = 0;
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
+    let visible = Visible::of(ctx.server);
     let next = ctx
         .view
         .scan(ctx.session.db, cursor, options.count, &mut |name, kind| {
-            let is_wanted = options.kind.is_none_or(|wanted| kind_name(kind) == wanted)
+            let is_wanted = visible.has(name)
+                && options.kind.is_none_or(|wanted| kind_name(kind) == wanted)
                 && options
                     .pattern
                     .is_none_or(|pattern| glob::matches(pattern, name, false));
@@ -134,8 +160,13 @@ pub fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `RANDOMKEY`
 pub fn randomkey(ctx: &mut Ctx<'_, '_>, _: Args<'_>) -> Answer {
-    let random = Random::new().next_u64();
-    match ctx.view.random_key(ctx.session.db, random) {
+    let visible = Visible::of(ctx.server);
+    let found = (0..RANDOM_TRIES).find_map(|_| {
+        let random = Random::new().next_u64();
+        let name = ctx.view.random_key(ctx.session.db, random);
+        name.filter(|name| visible.has(name))
+    });
+    match found {
         Some(name) => ctx.reply.bulk(&name),
         None => ctx.reply.null(),
     }

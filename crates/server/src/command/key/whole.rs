@@ -12,6 +12,7 @@ use wire::number::parse_i64;
 /// memory in steps.
 pub fn flushdb<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     check_mode(args)?;
+    check_moves(ctx)?;
     ctx.view.flush(ctx.session.db);
     ctx.reply.ok();
     Ok(())
@@ -20,6 +21,7 @@ pub fn flushdb<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
 /// `FLUSHALL [ASYNC | SYNC]`
 pub fn flushall<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     check_mode(args)?;
+    check_moves(ctx)?;
     for db in 0..ctx.server.data.engine().databases() {
         ctx.view.flush(db as u8);
     }
@@ -33,6 +35,16 @@ fn check_mode(args: Args<'_>) -> Answer {
         Ok(())
     } else {
         Err(Refusal::Syntax)
+    }
+}
+
+/// Refuses to empty databases while slots arrive or leave: a part of the keys is not this node's.
+fn check_moves<E>(ctx: &Ctx<'_, '_, E>) -> Answer {
+    match ctx.server.cluster.moves.is_active() && !ctx.session.is_of_feed() {
+        true => Err(Refusal::Message(
+            "TRYAGAIN slots are moving to or from this node, whose keys cannot be removed until that ends",
+        )),
+        false => Ok(()),
     }
 }
 

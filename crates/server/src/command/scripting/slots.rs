@@ -22,7 +22,8 @@ impl SlotRule {
             return None;
         }
         Some(SlotRule {
-            routes: ctx.server.cluster.routes(),
+            // A hold that has begun since then waits for the script and the transaction around it.
+            routes: ctx.server.cluster.routes_of(ctx.session.info.worker),
             crosses_slots,
             slot: declared.get(0).map(wire::slot::slot),
         })
@@ -39,14 +40,17 @@ impl SlotRule {
         if found.add_call(chosen, args).is_err() {
             return Some(CROSS_SLOT);
         }
+        if self.routes.has_holds() && route::changes_all(ctx.table, chosen, None) {
+            return Some(HELD);
+        }
         let slot = found.slot()?;
         let how = route::how(ctx.table, chosen, None, &ctx.session.info);
         let now = routing::now(&ctx.server.clock);
         let is_fresh = || route::is_fresh(ctx.server);
         let standing = route::standing(ctx.server, now, how, is_fresh);
         match self.routes.check(slot, how, standing) {
-            // A hold that has begun while the script runs waits for its end.
-            Ok(()) | Err(Refusal::Held(..)) => {}
+            Ok(()) => {}
+            Err(Refusal::Held(..)) => return Some(HELD),
             Err(Refusal::Down) => return Some(DOWN),
             Err(_) => return Some(NOT_LOCAL),
         }
@@ -58,4 +62,5 @@ impl SlotRule {
 
 const CROSS_SLOT: &str = "ERR Script attempted to access keys that do not hash to the same slot";
 const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
+const HELD: &str = "TRYAGAIN Script attempted to access a slot that is about to move";
 const DOWN: &str = "ERR Script attempted to execute a command while the cluster is down";

@@ -1,11 +1,15 @@
 //! Commands whose shards are released and locked again because memory is full.
 
 use super::*;
+use crate::cluster::install::{hold, install};
+use crate::cluster::sample::{name, routed, three};
 use durability::saving::HoldsWrites;
 use session::clients::{ClientInfo, Endpoint};
 use session::message::{Message, Subscriber};
 use session::waiting::BlockingState;
 use settings::find;
+use std::sync::mpsc::channel;
+use wire::slot::slot;
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -29,7 +33,9 @@ fn run(server: &Server, session: &mut Session, words: &[&str]) -> (Outcome, Vec<
         memo: None,
     };
     let mut out = Output::default();
-    let outcome = Executor::new(server, 0, Tick(NOW)).run(session, args, &call, &mut out);
+    let mut executor = Executor::new(server, 0, Tick(NOW));
+    executor.begin_work();
+    let outcome = executor.run(session, args, &call, &mut out);
     (outcome, out.to_vec())
 }
 
@@ -82,6 +88,10 @@ fn start() -> (Server, Session) {
     let threads = find("threads").expect("a setting");
     config.set(threads, "2").expect("a value that fits");
     let server = Server::new(config, Clock::manual(NOW)).expect("valid settings");
+    start_on(server)
+}
+
+fn start_on(server: Server) -> (Server, Session) {
     let info = ClientInfo::new(1, Endpoint::default(), Moment::default());
     let mut session = Session::of(Arc::new(info));
     session.blocking_state = BlockingState::MayBlock;
@@ -153,6 +163,46 @@ fn a_write_is_refused_if_the_server_becomes_a_replica_while_it_makes_room() {
             1,
             "{words:?}"
         );
+    }
+}
+
+#[test]
+fn a_hold_of_slots_waits_for_a_write_that_makes_room() {
+    // Regression: it waited for the locks of the shards only, so that the write came after the last
+    // key that a move had sent, and was lost.
+    for (before, words) in WRITES {
+        let (server, mut session) = start_on(routed(&[("threads", "2")], NOW));
+        install(&server, three(1, &[(0..=16_383, 0)]), name("1")).expect("the first one");
+        run(&server, &mut session, &["SET", "filler", &"f".repeat(1000)]);
+        for line in before {
+            run(&server, &mut session, line);
+        }
+        let is_script = [before, &[words]].concat().concat().contains(&"EVAL");
+        let (sender, receiver) = channel();
+        std::thread::scope(|scope| {
+            let server = &server;
+            let holding = scope.spawn(move || {
+                receiver.recv().expect("the write makes room");
+                hold(server, 1, &[slot(b"a")..=slot(b"a")]);
+                server.data.keyspace.lock_all(Tick(NOW)).len(0)
+            });
+            let change = |server: &Server| {
+                sender.send(()).expect("it is received");
+                while server.cluster.routes().holds.is_empty() {
+                    std::thread::yield_now();
+                }
+            };
+            let (outcome, reply) = run_late(server, &mut session, words, change);
+            let text = String::from_utf8_lossy(&reply);
+            assert!(!text.contains('-'), "{words:?} {text}");
+            // A script needs all shards from its start, and is routed again when it has them.
+            let expected = match outcome {
+                Outcome::Done => 2,
+                _ => 1,
+            };
+            assert!(expected == 2 || text.is_empty() && is_script, "{words:?}");
+            assert_eq!(holding.join().expect("no panic"), expected, "{words:?}");
+        });
     }
 }
 

@@ -3,9 +3,13 @@
 use super::*;
 use crate::cluster::install::{end_fence, hold, install, release};
 use crate::cluster::sample::{THIRDS, name, routed, three};
+use crate::memcached::Progress;
 use ::cluster::{Instant, Owned};
+use long::Begun;
 use session::clients::{ClientInfo, Endpoint};
 use session::clock::Moment;
+use session::queue::OwnedCall;
+use session::waiting::{BlockingState, NEVER};
 
 const CROSS: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
 const DOWN: &str = "-CLUSTERDOWN The cluster is down";
@@ -41,14 +45,7 @@ impl Bench {
 
     /// Runs a command that does not get a reply yet.
     fn outcome(&mut self, words: &[&str]) -> Outcome {
-        let (mut input, mut spans) = (Vec::new(), Vec::new());
-        for word in words {
-            spans.push(Span {
-                start: input.len() as u32,
-                len: word.len() as u32,
-            });
-            input.extend_from_slice(word.as_bytes());
-        }
+        let (input, spans) = joined(words);
         let args = Args::new(&input, &spans);
         let call = Call {
             start: 0,
@@ -64,6 +61,18 @@ impl Bench {
         assert_eq!(outcome == Outcome::Done, !out.is_empty());
         outcome
     }
+}
+
+fn joined(words: &[&str]) -> (Vec<u8>, Vec<Span>) {
+    let (mut input, mut spans) = (Vec::new(), Vec::new());
+    for word in words {
+        spans.push(Span {
+            start: input.len() as u32,
+            len: word.len() as u32,
+        });
+        input.extend_from_slice(word.as_bytes());
+    }
+    (input, spans)
 }
 
 #[test]
@@ -397,7 +406,7 @@ fn a_pattern_of_sort_names_keys_of_the_same_slot() {
 #[test]
 fn commands_on_held_slots_wait() {
     let mut bench = Bench::routed(&[]);
-    hold(&bench.server, &[3300..=3300]);
+    hold(&bench.server, 0, &[3300..=3300]);
     assert_eq!(bench.outcome(&["GET", "b"]), Outcome::Waits);
     assert_eq!(bench.outcome(&["SET", "b", "1"]), Outcome::Waits);
     bench.table(&[("get f", "$-1"), ("get a", "-MOVED 15495 10.0.0.1:7003")]);
@@ -420,12 +429,99 @@ fn commands_on_held_slots_wait() {
         ),
     ]);
     assert_eq!(bench.server.cluster.counts.try_again.load(Relaxed), 2);
-    release(&bench.server, &[3300..=3300]);
+    release(&bench.server, 0, &[3300..=3300]);
     bench.table(&[("set b 1", "+OK"), ("multi", "+OK"), ("incr b", "+QUEUED")]);
-    hold(&bench.server, &[3300..=3300]);
+    hold(&bench.server, 0, &[3300..=3300]);
     assert_eq!(bench.outcome(&["EXEC"]), Outcome::Waits);
-    release(&bench.server, &[3300..=3300]);
+    release(&bench.server, 0, &[3300..=3300]);
     assert_eq!(bench.say("exec"), "*1\r\n:2\r\n");
+}
+
+#[test]
+fn keys_do_not_become_invalid_during_a_hold() {
+    // Regression: a transaction or a script removed keys of held slots by their tags, which the new
+    // owner then had.
+    let mut bench = Bench::routed(&[]);
+    bench.session.blocking_state = BlockingState::MayBlock;
+    bench.table(&[("set b 1 tags 1 red", "+OK"), ("multi", "+OK")]);
+    bench.table(&[("incr f", "+QUEUED"), ("invalidate 1 red", "+QUEUED")]);
+    hold(&bench.server, 0, &[3300..=3300]);
+    let script = "return redis.call('invalidate', 1, 'red')";
+    for words in [
+        &["EXEC"][..],
+        &["INVALIDATE", "1", "red"],
+        &["EVAL", script, "0"],
+        &["FLUSHALL"],
+    ] {
+        let reply = bench.run(words);
+        assert!(reply.starts_with("-TRYAGAIN"), "{words:?}: {reply}");
+    }
+    assert!(bench.session.transaction.is_none(), "it was discarded");
+    release(&bench.server, 0, &[3300..=3300]);
+    bench.table(&[
+        ("get f", "$-1"),
+        ("invalidate 1 red", ":1"),
+        ("get b", "$-1"),
+    ]);
+}
+
+#[test]
+fn a_long_command_is_routed_again_when_it_begins() {
+    // Regression: one that had waited took the values of its keys although their slot was held, or
+    // had left.
+    let mut bench = Bench::routed(&[("long-command-threshold", "0")]);
+    bench.session.blocking_state = BlockingState::MayBlock;
+    bench.say("rpush b 1 2 3");
+    assert_eq!(bench.outcome(&["LRANGE", "b", "0", "-1"]), Outcome::IsLong);
+    hold(&bench.server, 0, &[3300..=3300]);
+    let begin = |bench: &mut Bench, out: &mut Output| {
+        let (input, spans) = joined(&["LRANGE", "b", "0", "-1"]);
+        let index = command::table().lookup(b"LRANGE").expect("a command");
+        let call = OwnedCall::new(index, input, 0, spans);
+        let mut executor = Executor::new(&bench.server, 0, Tick(NOW));
+        executor.begin_long(&mut bench.session, call, out)
+    };
+    let mut out = Output::default();
+    assert!(matches!(begin(&mut bench, &mut out), Begun::Waits(_)));
+    assert!(!bench.server.workers.long.is_active(), "it blocks no other");
+    release(&bench.server, 0, &[3300..=3300]);
+    bench.install("1", 2, &[(0..=16_383, 1)]);
+    assert!(matches!(begin(&mut bench, &mut out), Begun::Refused));
+    assert_eq!(&out[..], b"-MOVED 3300 10.0.0.1:7002\r\n");
+}
+
+#[test]
+fn a_stale_item_is_deleted_by_the_owner_of_its_slot_only() {
+    // Regression: the item under a key whose new value was too large to be read was deleted during
+    // a hold, so that the new owner had it.
+    let mut bench = Bench::routed(&[]);
+    bench.say("set b 1");
+    let drop_stale =
+        |server: &Server, key: &[u8]| Executor::new(server, 0, server.clock.now()).drop_stale(key);
+    hold(&bench.server, 0, &[3300..=3300]);
+    assert_eq!(drop_stale(&bench.server, b"b"), Progress::Waits);
+    assert_eq!(drop_stale(&bench.server, b"a"), Progress::Done);
+    release(&bench.server, 0, &[3300..=3300]);
+    assert_eq!(bench.say("get b"), "$1\r\n1\r\n");
+    assert_eq!(drop_stale(&bench.server, b"b"), Progress::Done);
+    assert_eq!(bench.say("get b"), "$-1\r\n");
+}
+
+#[test]
+fn a_blocked_client_is_not_served_from_a_held_slot() {
+    // Regression: the end of a long command served clients that it had kept waiting, although a
+    // hold had begun.
+    let mut bench = Bench::routed(&[]);
+    let info = ClientInfo::new(1, Endpoint::default(), Moment::default());
+    bench.session = Session::of(Arc::new(info));
+    bench.session.blocking_state = BlockingState::MayBlock;
+    assert_eq!(bench.say("blpop b 0"), "");
+    hold(&bench.server, 0, &[3300..=3300]);
+    let blocked = std::mem::replace(&mut bench.session, Session::of_feed(0));
+    bench.say("rpush b 1");
+    assert_eq!(bench.server.clients.blocking.len(), 1);
+    let waiter = blocked.waiter().expect("it is blocked");
+    assert!(waiter.retry_at.load(Relaxed) < NEVER, "it is served later");
 }
 
 #[test]

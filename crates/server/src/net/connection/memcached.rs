@@ -148,8 +148,8 @@ impl Connection {
                     }
                 }
                 Content::Refused(refusal) => {
-                    if !self.refuse(refusal, here, executor, output) {
-                        return Some((Stop::Held, item.at));
+                    if let Some(stop) = self.refuse(refusal, here, executor, output) {
+                        return Some((stop, item.at));
                     }
                 }
             }
@@ -161,27 +161,27 @@ impl Connection {
         None
     }
 
-    /// Refuses a request. Returns false if writes are held, in which case it must be parsed again
-    /// later.
+    /// Refuses a request. If that must wait, returns the reason to stop before the request, which
+    /// is parsed again later.
     fn refuse(
         &mut self,
         refusal: &Refusal,
         here: &[u8],
         executor: &mut Executor<'_>,
         output: &mut Output,
-    ) -> bool {
+    ) -> Option<Stop> {
         if let Some(stale) = refusal.stale
-            && !executor.drop_stale(&here[stale.range()])
+            && let Some(stop) = stop_of(executor.drop_stale(&here[stale.range()]))
         {
             self.dialect.memcached().0.rewind_refused();
-            return false;
+            return Some(stop);
         }
         if refusal.complaint == Complaint::Http {
             self.warn_of_http(&executor.server().observability, &executor.server().clock);
         }
         refuse(refusal, executor.memcached_counts(), output);
         self.session.is_closing |= refusal.is_fatal;
-        true
+        None
     }
 
     /// Whether the client's user has all rights, or the client requests something it needs to

@@ -150,6 +150,7 @@ impl Bench<'_> {
         self.executor.set_now(self.worker.server.clock.now());
         self.worker.check_clients(&mut self.executor);
         self.worker.release_held(&mut self.executor);
+        self.executor.rest();
     }
 }
 

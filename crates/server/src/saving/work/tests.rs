@@ -6,6 +6,7 @@ use super::*;
 use crate::command::scripting::functions::load_library;
 use crate::dispatch::{Executor, exec};
 use crate::loading::file::{self as loading, Origin};
+use crate::memcached::Progress;
 use crate::replication::primary::{Sync, accept};
 use crate::replication::role;
 use crate::saving::tests::{Folder, NOW, read, run};
@@ -506,7 +507,8 @@ fn a_stop_holds_writes_whatever_happens_to_client_pause() {
     server.data.end_pause_in_time(now);
     assert!(server.data.pause.holds(true, now));
     assert!(!server.data.pause.holds(false, now), "reads are served");
-    assert!(!Executor::new(server, 0, Tick(NOW)).drop_stale(b"key"));
+    let dropped = Executor::new(server, 0, Tick(NOW)).drop_stale(b"key");
+    assert_eq!(dropped, Progress::Held);
     world.finish();
     assert!(world.server.lifecycle.stops());
     // Until the process ends, too.

@@ -16,6 +16,7 @@ pub(super) fn routed(settings: &[(&str, &str)]) -> (Arc<Server>, Listeners) {
         .collect();
     let (server, listeners) = server(&all);
     server.cluster.set_fence(Fence(u64::MAX));
+    server.cluster.seat.is_connected.store(true, Relaxed);
     put(&server, 1, &THIRDS);
     (server, listeners)
 }
@@ -97,18 +98,18 @@ fn commands_on_held_slots_run_after_the_release() {
     let (server, listeners) = routed(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
-    hold(&server, &[3300..=3300]);
+    hold(&server, 0, &[3300..=3300]);
     bench.send(&mut client, "SET b 1\r\nGET f\r\n", "");
     bench.send(&mut other, "GET f\r\n", "$-1\r\n");
     let is_awake = bench.worker.timeout(&mut bench.executor).is_zero();
     assert!(!is_awake, "the worker sleeps during the hold");
-    release(&server, &[3300..=3300]);
+    release(&server, 0, &[3300..=3300]);
     bench.expect_output(&mut client, "+OK\r\n$-1\r\n");
     // A hold that ends with the loss of the slot.
-    hold(&server, &[3300..=3300]);
+    hold(&server, 0, &[3300..=3300]);
     bench.send(&mut client, "GET b\r\n", "");
     put(&server, 2, &ALL_ELSEWHERE);
-    release(&server, &[3300..=3300]);
+    release(&server, 0, &[3300..=3300]);
     bench.expect_output(&mut client, MOVED);
 }
 
@@ -117,7 +118,7 @@ fn a_command_gets_an_error_if_the_hold_is_long() {
     let (server, listeners) = routed(&[]);
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
-    hold(&server, &[3300..=3300]);
+    hold(&server, 0, &[3300..=3300]);
     bench.send(&mut client, "SET b 1\r\n", "");
     server.clock.pass_ms(1000);
     let expected = "-TRYAGAIN Slot 3300 is about to move to another node\r\n";
@@ -130,11 +131,11 @@ fn a_blocked_command_is_not_served_on_a_held_slot() {
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
     bench.send(&mut client, "BLPOP b 0.05\r\n", "");
-    hold(&server, &[3300..=3300]);
+    hold(&server, 0, &[3300..=3300]);
     bench.send(&mut other, "RPUSH b 1\r\n", "");
     bench.pass(51);
     bench.expect_output(&mut client, "*-1\r\n");
-    release(&server, &[3300..=3300]);
+    release(&server, 0, &[3300..=3300]);
     bench.expect_output(&mut other, ":1\r\n");
 }
 
@@ -180,9 +181,9 @@ fn memcached_requests_are_refused_with_the_owner() {
     bench.send(&mut client, "get b a\r\n", moved);
     bench.send(&mut client, "mg a v\r\n", moved);
     bench.send(&mut client, "set a 0 0 1\r\n1\r\n", moved);
-    hold(&server, &[3300..=3300]);
+    hold(&server, 0, &[3300..=3300]);
     bench.send(&mut client, "incr b 1\r\n", "");
-    release(&server, &[3300..=3300]);
+    release(&server, 0, &[3300..=3300]);
     bench.expect_output(&mut client, "2\r\n");
     server.cluster.set_fence(Fence(0));
     bench.send(
