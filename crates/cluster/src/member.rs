@@ -14,7 +14,8 @@ use replica::Replica;
 pub struct Start {
     /// Whether the server's keys include every write that it received, as after an orderly stop.
     pub is_complete: bool,
-    /// Newest term in which the server wrote or received a write, or 0.
+    /// Newest term in which the server wrote or received a write, or which it was about to begin
+    /// after a start with the keys of the term before; 0 if there is none.
     pub epoch: u64,
     /// Position of the server's last write.
     pub offset: u64,
@@ -196,14 +197,27 @@ impl Member {
         if record.revision <= self.record.revision {
             return;
         }
-        let is_same_term = record.value.epoch == self.record.value.epoch;
+        let known_term = self.record.value.epoch;
+        let is_same_term = record.value.epoch == known_term;
+        let is_next_term = record.value.epoch == known_term + 1;
         let is_primary = record.value.primary == self.id;
         let minds_writes = self.has(Rule::Complete);
         match &mut self.role {
             // Other transactions on the former record are void.
             Role::Primary(primary) if is_primary => match is_same_term {
                 true => primary.forget_doubts(),
-                false => *primary = Primary::new(offset, record.revision, primary.started),
+                false => {
+                    let mut started = primary.started;
+                    // Only this server can have begun the next term, by a transaction in doubt. No
+                    // other one wrote in it, and this process has not served in it.
+                    if let Some(start) = &mut started
+                        && is_next_term
+                        && start.epoch >= known_term
+                    {
+                        start.epoch = record.value.epoch;
+                    }
+                    *primary = Primary::new(offset, record.revision, started);
+                }
             },
             Role::Replica(replica) if !is_primary => {
                 replica.doubt = None;
@@ -294,6 +308,77 @@ impl Member {
                     replica.awaited = None;
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_restarted_primary_serves_although_the_reply_to_its_new_term_is_lost() {
+        // Regression: the term that it had begun without a reply was like one of another server,
+        // so that it waited for a replica with more writes for ever.
+        let timing = Timing::new(1_000, 50).expect("it covers the drift");
+        let (id, epoch) = (NodeId(1), 4);
+        let start = Start {
+            is_complete: false,
+            epoch,
+            offset: 7,
+        };
+        let value = Record {
+            epoch,
+            primary: id,
+            in_sync: BTreeSet::new(),
+        };
+        let record = |value: &Record, revision| Versioned {
+            value: value.clone(),
+            revision: Revision(revision),
+        };
+        let known = record(&value, 10);
+        let mut member = Member::new(id, timing, start, known, Revision(9), Instant(0));
+        let resume = |actions: Vec<Action>| match &actions[..] {
+            [Action::Send(sent)] if sent.purpose == Purpose::Resume => sent.clone(),
+            _ => panic!("expected the transaction that begins a term, found {actions:?}"),
+        };
+        let sent = resume(member.tick(Instant(1)));
+        member.unanswered(&sent);
+        member.read(
+            record(&value.resumed(), 11),
+            Revision(11),
+            7,
+            Instant(1_001),
+        );
+        assert!(!member.leads(), "the reply may be of an earlier process");
+        let sent = resume(member.tick(Instant(1_002)));
+        member.applied(&sent, Revision(12), 7, Instant(1_003));
+        assert!(member.leads() && member.serves(Instant(1_003)));
+        assert_eq!(member.record().value.epoch, epoch + 2);
+    }
+
+    #[test]
+    fn a_restarted_primary_waits_if_another_server_may_have_written() {
+        let timing = Timing::new(1_000, 50).expect("it covers the drift");
+        let id = NodeId(1);
+        for (term_of_keys, terms_later) in [(3, 1), (4, 2)] {
+            let start = Start {
+                is_complete: false,
+                epoch: term_of_keys,
+                offset: 7,
+            };
+            let record = |epoch, revision| Versioned {
+                value: Record {
+                    epoch,
+                    primary: id,
+                    in_sync: BTreeSet::new(),
+                },
+                revision: Revision(revision),
+            };
+            let mut member = Member::new(id, timing, start, record(4, 10), Revision(9), Instant(0));
+            member.read(record(4 + terms_later, 11), Revision(11), 7, Instant(1));
+            assert_eq!(member.tick(Instant(2)), Vec::new());
         }
     }
 }

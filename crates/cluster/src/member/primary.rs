@@ -135,7 +135,7 @@ impl Member {
         {
             // An in-sync replica has writes that this server may lack, and will campaign. So may
             // have the former primary, if this server has never written in its term.
-            let has_only_copy = is_alone && (start.epoch == epoch || !minds_term);
+            let has_only_copy = is_alone && (start.epoch >= epoch || !minds_term);
             let may_resume = has_only_copy || start.is_complete;
             return match may_resume && primary.awaited.is_none() {
                 true => self.begin(Purpose::Resume, record.value.resumed(), now),

@@ -153,7 +153,7 @@ impl<K: Kv> Host<K> {
         }
     }
 
-    fn note_term(&mut self, epoch: u64) {
+    pub(super) fn note_term(&mut self, epoch: u64) {
         if self.roles.term != epoch {
             (self.roles.term, self.roles.is_unsaved) = (epoch, true);
         }

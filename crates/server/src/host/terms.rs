@@ -2,7 +2,9 @@
 
 use super::{Host, Message};
 use crate::seat::{Numbers, Place};
-use ::cluster::{Action, Instant, Member, Name, Record, Revision, Start, Transaction, Versioned};
+use ::cluster::{
+    Action, Instant, Member, Name, Purpose, Record, Revision, Start, Transaction, Versioned,
+};
 use membership::kv::{Entry, Event, Failure, Guard, Kv, Write};
 use membership::records::{BEATS, SHARDS, Shard, Strength};
 use std::sync::Arc;
@@ -159,6 +161,16 @@ impl<K: Kv> Host<K> {
             }
         }
         drop(place);
+        for action in &actions {
+            if let Action::Send(Transaction {
+                purpose, record, ..
+            }) = action
+                && let (Purpose::Resume, Some(record)) = (purpose, record)
+            {
+                // The process may end before it reads that the term has begun.
+                self.note_term(record.epoch);
+            }
+        }
         self.send(actions);
     }
 
