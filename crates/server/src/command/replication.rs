@@ -182,7 +182,7 @@ fn configure_member(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let (Some(epoch), Some(link), 5) = (number(3), link, args.len()) else {
         return ctx.reply.error("ERR syntax error");
     };
-    match seat.check_follower(&args[2], epoch) {
+    match primary::check_follower(ctx.server, &args[2], epoch) {
         Ok(()) => {
             ctx.session.announced.get_or_insert_default().link = link;
             ctx.reply.ok();

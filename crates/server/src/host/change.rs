@@ -1,5 +1,6 @@
-//! Failovers that are requested: the primary holds writes until the replica has all of them, hands
-//! the shard over in one transaction, and becomes a replica. No write is lost.
+//! Failovers that are requested: the primary waits until the replica is near, holds writes until it
+//! has all of them, hands the shard over in one transaction, and becomes a replica. No write is
+//! lost.
 //!
 //! The request is a record, so that an operator, the replica and the primary see the same one. The
 //! primary removes it, whether the shard changes hands or not.
@@ -13,6 +14,10 @@ use membership::records::{FAILOVERS, encode_failover};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Maximum time in milliseconds for which a replica that does not follow is awaited. Writes are not
+/// held meanwhile.
+const WAIT_MS_MAX: u64 = 2_000;
+
 /// Maximum time in milliseconds for which writes are held. A replica that follows needs a few.
 const HOLD_MS_MAX: u64 = 2_000;
 
@@ -23,9 +28,32 @@ pub(super) struct Change {
     to: Name,
     /// Revision of the request.
     request: i64,
+    /// End of the step.
     deadline: Instant,
+    step: Step,
+}
+
+/// Step of a failover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The replica cannot take over at once.
+    Waits,
+    /// Writes are held.
+    Holds,
+    /// The transaction was sent.
+    Sent,
+}
+
+impl Change {
+    /// Whether writes are held.
+    pub(super) fn holds(&self) -> bool {
+        self.step != Step::Waits
+    }
+
     /// Whether the transaction was sent.
-    is_sent: bool,
+    pub(super) fn is_sent(&self) -> bool {
+        self.step == Step::Sent
+    }
 }
 
 impl<K: Kv> Host<K> {
@@ -58,11 +86,12 @@ impl<K: Kv> Host<K> {
     pub(super) fn requested(&mut self, result: Result<Option<i64>, Failure>) {
         if let Err(failure) = result {
             log::warn!("cluster: the request for a failover: {failure}");
+            self.removed_request = 0;
         }
     }
 
     fn begin_change(&mut self, now: Instant) {
-        let (shard, to, request) = {
+        let (shard, to, request, is_in_sync) = {
             let mut place = self.server.cluster.seat.place();
             let Some(place) = place.as_mut().filter(|place| place.member.serves(now)) else {
                 return;
@@ -70,33 +99,67 @@ impl<K: Kv> Host<K> {
             let Some((to, request)) = self.directory.failover(place.shard) else {
                 return;
             };
+            if request == self.removed_request {
+                // It must not be carried out again before the directory reads its removal.
+                return;
+            }
             let number = place.numbers.of(to);
             if to == self.me {
                 // Its former primary removes the request.
                 return;
             }
-            if !place.member.record().value.in_sync.contains(&number) {
-                log::warn!("cluster: node {to} cannot become the primary: it is not in sync");
-                let shard = place.shard;
-                return self.remove_request(shard, request);
-            }
-            (place.shard, to, request)
+            let is_in_sync = place.member.record().value.in_sync.contains(&number);
+            (place.shard, to, request, is_in_sync)
         };
-        log::info!("cluster: writes are held until node {to} has all of them");
-        hold(&self.server);
-        // The last request before the change: later bytes would not be in the replica's history.
-        self.ask_soon();
-        self.lead(now);
-        self.change = Some(Change {
+        if !is_in_sync {
+            log::warn!("cluster: node {to} cannot become the primary: it is not in sync");
+            return self.remove_request(shard, request);
+        }
+        let change = Change {
             shard,
             to,
             request,
-            deadline: now.after(HOLD_MS_MAX),
-            is_sent: false,
-        });
+            deadline: now.after(WAIT_MS_MAX),
+            step: Step::Waits,
+        };
+        self.await_replica(change, now);
     }
 
-    fn continue_change(&mut self, mut change: Change, now: Instant) {
+    fn continue_change(&mut self, change: Change, now: Instant) {
+        match change.step {
+            Step::Waits => self.await_replica(change, now),
+            Step::Holds | Step::Sent => self.hand_over(change, now),
+        }
+    }
+
+    /// Holds writes as soon as the replica can take over, or gives the failover up.
+    fn await_replica(&mut self, mut change: Change, now: Instant) {
+        let is_primary = {
+            let place = self.server.cluster.seat.place();
+            place.as_ref().is_some_and(|place| place.member.serves(now))
+        };
+        if is_primary && self.can_take_over(change.to) {
+            log::info!(
+                "cluster: writes are held until node {} has all of them",
+                change.to
+            );
+            hold(&self.server);
+            // The last request before the change: later bytes would not be in the replica's history.
+            self.ask_soon();
+            self.lead(now);
+            (change.step, change.deadline) = (Step::Holds, now.after(HOLD_MS_MAX));
+        } else if !is_primary || now >= change.deadline {
+            log::warn!(
+                "cluster: node {} did not become the primary: it does not follow this node, or this node no longer serves",
+                change.to
+            );
+            return self.remove_request(change.shard, change.request);
+        }
+        self.change = Some(change);
+    }
+
+    fn hand_over(&mut self, mut change: Change, now: Instant) {
+        let can_take_over = self.can_take_over(change.to);
         let mut actions = Vec::new();
         let is_over = {
             let seat = &self.server.cluster.seat;
@@ -105,7 +168,8 @@ impl<K: Kv> Host<K> {
                 return;
             };
             if place.member.is_primary()
-                && !change.is_sent
+                && !change.is_sent()
+                && can_take_over
                 && !self.server.workers.long.is_running()
             {
                 let (to, end) = (place.numbers.of(change.to), self.server.feed.end());
@@ -115,11 +179,13 @@ impl<K: Kv> Host<K> {
                 if !waits {
                     actions = place.member.hand_over(to, now);
                 }
-                change.is_sent = has_transaction(&actions);
+                if has_transaction(&actions) {
+                    change.step = Step::Sent;
+                }
             }
             // Once it was sent, the outcome is known before anything is served.
             let is_settled = place.member.serves(now) || !place.member.is_primary();
-            is_settled && change.is_sent && actions.is_empty() || now >= change.deadline
+            is_settled && change.is_sent() && actions.is_empty() || now >= change.deadline
         };
         self.send(actions);
         if !is_over {
@@ -138,7 +204,8 @@ impl<K: Kv> Host<K> {
         self.remove_request(change.shard, change.request);
     }
 
-    fn remove_request(&self, shard: Name, request: i64) {
+    fn remove_request(&mut self, shard: Name, request: i64) {
+        self.removed_request = request;
         let key = format!("{FAILOVERS}{shard}");
         let guards = vec![Guard::Revision(key.clone(), request)];
         let kv = Arc::clone(&self.kv);

@@ -7,7 +7,7 @@ use crate::state::Server;
 use ::cluster::{Action, Instant, Name, NodeId};
 use durability::replication::{Phase, ReplicaState};
 use membership::kv::Kv;
-use membership::records::Strength;
+use membership::records::{Config, Strength};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -52,18 +52,25 @@ struct Follower {
     answers: bool,
 }
 
+/// Time in milliseconds after which an in-sync replica that is absent leaves the set.
+fn absence_ms(config: &Config) -> u64 {
+    config.lease_ms * ABSENT_LEASES
+}
+
 impl<K: Kv> Host<K> {
     /// Does what is due for replicas, if this node is the primary.
     pub(super) fn lead(&mut self, now: Instant) {
         let Some(config) = self.directory.config() else {
             return;
         };
-        let (absence_ms, beat_ms) = (config.lease_ms * ABSENT_LEASES, config.timing().beat_ms());
+        let (absence_ms, beat_ms) = (absence_ms(config), config.timing().beat_ms());
         let replicas = self.server.replication.replicas();
         let mut actions = Vec::new();
         {
+            let is_replica = self.server.replication.is_replica();
             let mut place = self.server.cluster.seat.place();
-            let Some(place) = place.as_mut().filter(|place| place.member.is_primary()) else {
+            let leads = |place: &&mut Place| place.member.is_primary() && !is_replica;
+            let Some(place) = place.as_mut().filter(leads) else {
                 self.lead = Lead::default();
                 self.server.cluster.seat.covered(None);
                 return;
@@ -99,8 +106,13 @@ impl<K: Kv> Host<K> {
             let (entries, is_new) = self.lead.enter(place, &followers, now);
             actions.extend(entries);
             let due = self.lead.asked_at.map(|at| at.after(beat_ms));
-            let is_due = is_new || due.is_none_or(|due| now >= due);
-            if is_due && self.change.is_none() {
+            // Writes that are held must not wait for a request that can come later, and what the
+            // primary adds after it has handed the shard over is not in the history of the next one.
+            let is_due = match self.change.as_ref().filter(|change| change.holds()) {
+                None => is_new || due.is_none_or(|due| now >= due),
+                Some(change) => is_new && !change.is_sent(),
+            };
+            if is_due {
                 self.lead.asked_at = Some(now);
                 let links = ask(&self.server, place, &followers, config.strength, now);
                 let end = self.server.feed.end();
@@ -115,6 +127,24 @@ impl<K: Kv> Host<K> {
             }
         }
         self.send(actions);
+    }
+
+    /// Whether a replica can take over the shard at once: it follows, has what this node had at the
+    /// last request, and has received that it has caught up. Without that, it would wait for a
+    /// primary as a node that may lack writes.
+    pub(super) fn can_take_over(&self, replica: Name) -> bool {
+        let replicas = self.server.replication.replicas();
+        let mut place = self.server.cluster.seat.place();
+        let Some(place) = place.as_mut() else {
+            return false;
+        };
+        let id = place.numbers.of(replica);
+        let patience = Duration::from_millis(self.directory.config().map_or(0, absence_ms));
+        let followers = followers(place, &replicas, patience);
+        followers.iter().any(|one| {
+            let is_near = one.answers && one.acked >= self.lead.asked_end;
+            one.id == id && is_near && self.lead.has_received_name(one)
+        })
     }
 
     /// Makes the next step request promises and acknowledgements.
@@ -162,15 +192,18 @@ impl Lead {
             if !follower.answers || !place.member.has_caught_up(follower.id) {
                 continue;
             }
-            match self.named.get(&follower.link) {
-                Some(position) if follower.acked >= *position => {
-                    actions.extend(place.member.enter(follower.id, now));
-                }
-                Some(_) => {}
-                None => is_new = true,
+            if self.has_received_name(follower) {
+                actions.extend(place.member.enter(follower.id, now));
             }
+            is_new |= !self.named.contains_key(&follower.link);
         }
         (actions, is_new)
+    }
+
+    /// Whether a replica has received that it has caught up.
+    fn has_received_name(&self, follower: &Follower) -> bool {
+        let named_at = self.named.get(&follower.link);
+        named_at.is_some_and(|position| follower.acked >= *position)
     }
 
     /// Takes the positions of replicas, and removes the requests that all in-sync ones have

@@ -117,7 +117,11 @@ impl<K: Kv> Host<K> {
             self.roles.waits_since = now;
         }
         self.roles.has_warned &= is_primary && !leads;
-        let until = until.filter(|_| is_primary && leads && has_recent_map);
+        let begins = is_primary && leads && has_recent_map;
+        if begins {
+            self.continue_history();
+        }
+        let until = until.filter(|_| begins);
         if until.is_none() {
             self.serve_nothing();
         }
@@ -131,12 +135,16 @@ impl<K: Kv> Host<K> {
         }
     }
 
-    fn serve(&mut self, until: Instant, epoch: u64) {
+    /// Makes the server a primary, which replicas can follow before it serves clients.
+    fn continue_history(&mut self) {
         if self.server.replication.is_replica() {
             role::promote(&self.server);
         }
         self.roles.following = None;
         self.roles.was_primary = true;
+    }
+
+    fn serve(&mut self, until: Instant, epoch: u64) {
         self.note_term(epoch);
         if self.server.cluster.fence() != until {
             let had_none = self.server.cluster.fence() == Instant::default();

@@ -7,6 +7,7 @@
 //! failovers, writes and reads. At each instant at most one node may be fenced in, and in a cluster
 //! with strength `sync` each node that executes a command has all writes that a client was shown.
 
+mod failovers;
 mod links;
 mod store;
 
@@ -112,6 +113,8 @@ struct World {
     next_link: u64,
     write_count: u64,
     /// Writes that a client was shown.
+    /// Number of snapshots that replicas have received.
+    snapshot_count: u64,
     shown: BTreeSet<u64>,
     without: Without,
     /// The last faults, and changes of the record.
@@ -266,6 +269,7 @@ impl World {
     async fn run(&mut self) -> Result<(), String> {
         while self.now < FAULTS_MS {
             if self.now > 3_000 && self.random.is_one_in(20) {
+            snapshot_count: 0,
                 self.fault();
             }
             self.step().await?;

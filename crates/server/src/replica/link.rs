@@ -23,6 +23,9 @@ use wire::{Args, Limits, Parsed, Parser};
 const IDLE_PAUSE: Duration = Duration::from_secs(60);
 /// Time between two attempts to connect, and between two acknowledgements.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Shortest time between two attempts to connect to the primary of a shard, which may not have read
+/// yet that it is the primary. The time doubles up to [`PAUSE`].
+const SHARD_PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Maximum length of a line of the handshake.
 const LINE_BYTES_MAX: usize = 4096;
 /// Number of bytes per read.
@@ -59,7 +62,11 @@ fn follow(server: &Server, number: u64) {
     let mut last_error = String::new();
     // The primary's stream goes on with the selected database after an interruption.
     let mut applier = Applier::of_primary(server);
-    let mut refused_pause = PAUSE;
+    let pause_min = match server.cluster.is_routed() {
+        true => SHARD_PAUSE_MIN,
+        false => PAUSE,
+    };
+    let (mut retry_pause, mut refused_pause) = (pause_min, PAUSE);
     while is_current(&server.replication, &server.lifecycle, number) {
         let begun_at = Instant::now();
         let result = Link::connect(server, number).and_then(|mut link| link.run(&mut applier));
@@ -96,8 +103,16 @@ fn follow(server: &Server, number: u64) {
         if is_refused {
             refused_pause = (refused_pause * 2).min(REFUSED_PAUSE_MAX);
         }
-        let pause = if is_refused { refused_pause } else { PAUSE };
+        if was_connected && begun_at.elapsed() > PAUSE {
+            retry_pause = pause_min;
+        }
+        let pause = if is_refused {
+            refused_pause
+        } else {
+            retry_pause
+        };
         server.replication.sleep(number, pause);
+        retry_pause = (retry_pause * 2).min(PAUSE);
     }
 }
 

@@ -37,6 +37,20 @@ pub enum Sync {
     Full,
 }
 
+/// Returns whether a replica of a shard may follow this node in a term, or the error for it.
+///
+/// # Errors
+/// This node is not the primary of that term, or does not continue its history yet as the primary.
+/// A replica that followed before would keep the identifier of the earlier history, and would need
+/// a snapshot after the next failover. The message is a reply.
+pub fn check_follower(server: &Server, shard: &[u8], epoch: i64) -> Result<(), &'static str> {
+    server.cluster.seat.check_follower(shard, epoch)?;
+    match server.replication.is_replica() {
+        true => Err("ERR this node is not the primary yet"),
+        false => Ok(()),
+    }
+}
+
 /// Registers a connection as a replica. `wanted` is the history and the position of the next byte
 /// that the replica needs.
 pub fn accept(

@@ -85,7 +85,7 @@ impl World {
         is_current && !must_end && !(is_cut && self.random.is_one_in(50))
     }
 
-    fn end(&mut self, link: &Link) {
+    pub fn end(&mut self, link: &Link) {
         let server = &self.nodes[link.primary].server;
         primary::forget(
             &server.config,
@@ -115,11 +115,7 @@ impl World {
             return;
         };
         let epoch = parse_i64(epoch.as_bytes()).expect("it is a number");
-        let is_accepted = leader
-            .server
-            .cluster
-            .seat
-            .check_follower(shard.as_bytes(), epoch);
+        let is_accepted = primary::check_follower(&leader.server, shard.as_bytes(), epoch);
         if is_accepted.is_err() || !self.synchronize(replica, at) {
             return;
         }
@@ -178,6 +174,7 @@ impl World {
         };
         follower.feed.restart_at(end);
         self.nodes[replica].log = log;
+        self.snapshot_count += 1;
         true
     }
 
