@@ -16,6 +16,7 @@ use crate::net::connection::sync::{Awaited, Progress, Verdict, awaited};
 use crate::routing::{self, How, Standing};
 use crate::state::Server;
 use ::cluster::{Name, Role};
+use durability::replication::ReplicaState;
 use links::Link;
 use membership::directory::initial;
 use membership::records::{CONFIG, Config, SHARDS, Shard, Strength};
@@ -40,8 +41,9 @@ const HEALED_MS: u64 = 20_000;
 /// two.
 const TURNS: usize = 6;
 /// Number of faults and changes that a failure shows.
-const TRACE_MAX: usize = 40;
-/// Number of schedules in each run of the tests, and the variable that sets another one.
+const TRACE_MAX: usize = 100;
+/// Number of schedules in each run of the tests, and the variable that sets another number or a
+/// range such as 100..200.
 const SEEDS: u64 = 60;
 const SEEDS_VARIABLE: &str = "MAYFLY_HOST_SEEDS";
 
@@ -111,10 +113,10 @@ struct World {
     links: Vec<Link>,
     links_cut_until: [[u64; NODES]; NODES],
     next_link: u64,
-    write_count: u64,
-    /// Writes that a client was shown.
     /// Number of snapshots that replicas have received.
     snapshot_count: u64,
+    write_count: u64,
+    /// Writes that a client was shown.
     shown: BTreeSet<u64>,
     without: Without,
     /// The last faults, and changes of the record.
@@ -188,6 +190,23 @@ impl Node {
         usize::from(self.server.network.port.load(Relaxed)) - 7_000
     }
 
+    /// The state on which the node's part in the shard depends.
+    fn describe(&self) -> String {
+        let replication = &self.server.replication;
+        let follows = |replica: &ReplicaState| {
+            format!("{} to {} by {}", replica.port, replica.acked, replica.link)
+        };
+        let replicas: Vec<String> = replication.replicas().iter().map(follows).collect();
+        let primary = replication.primary().map(|primary| primary.port);
+        let place = self.server.cluster.seat.place();
+        format!(
+            "node {} follows {primary:?}, followed by {replicas:?}, feed to {}, {:?}",
+            self.number(),
+            self.server.feed.end(),
+            place.as_ref().map(|place| &place.member),
+        )
+    }
+
     /// Whether the node knows that it has all acknowledged writes.
     fn is_complete(&self) -> bool {
         let place = self.server.cluster.seat.place();
@@ -250,6 +269,7 @@ impl World {
             links: Vec::new(),
             links_cut_until: [[0; NODES]; NODES],
             next_link: 0,
+            snapshot_count: 0,
             write_count: 0,
             shown: BTreeSet::new(),
             without,
@@ -269,7 +289,6 @@ impl World {
     async fn run(&mut self) -> Result<(), String> {
         while self.now < FAULTS_MS {
             if self.now > 3_000 && self.random.is_one_in(20) {
-            snapshot_count: 0,
                 self.fault();
             }
             self.step().await?;
@@ -284,7 +303,11 @@ impl World {
             }
         }
         let record = self.record();
-        Err(format!("the shard does not work again: {record:?}"))
+        let members = self.nodes.iter().map(Node::describe);
+        let members = members.collect::<Vec<_>>().join("\n");
+        Err(format!(
+            "the shard does not work again: {record:?}\n{members}"
+        ))
     }
 
     async fn step(&mut self) -> Result<(), String> {
@@ -427,29 +450,53 @@ impl World {
         }
     }
 
-    /// Ends a process and starts another one without keys, if another node of the record has all
-    /// writes that clients were shown, and stays in the record.
+    /// Ends a process and starts another one. It loses its keys if another node of the record has
+    /// all writes that clients were shown, and stays in the record. Otherwise a primary keeps its
+    /// keys, as those of an append-only file, and other nodes do not end.
     fn restart(&mut self, number: usize) {
         let Some(record) = self.record() else {
             return;
         };
-        if self.store.awaits_record(number) {
-            return;
-        }
+        let me = name(number);
         let has_copy = |id: &Name| {
             let node = self.nodes.iter().find(|node| node.host.me == *id);
             node.is_some_and(|node| node.number() != number && node.is_complete())
         };
-        if !record.in_sync.iter().chain(&record.primary).any(has_copy) {
+        let other_has = record.in_sync.iter().chain(&record.primary).any(has_copy);
+        // If its campaign applies after it has lost its keys, it is the primary of a term without
+        // any write of it, and the former primary, which has all writes, is not in sync. If its
+        // removal of a replica applies, it is alone, and the replica that had all writes is not in
+        // sync. The rules do not exclude these losses.
+        let is_fatal = |sent: &Shard| {
+            let campaigns = sent.primary == Some(me) && record.primary != Some(me);
+            let removes = record.in_sync.iter().any(|id| !sent.in_sync.contains(id));
+            campaigns || sent.primary == Some(me) && removes
+        };
+        let may_lose_keys = other_has && !self.sent_records(number).iter().any(is_fatal);
+        let node = &self.nodes[number];
+        let (rate, term) = (node.rate, node.host.roles.term);
+        let may_end = record.primary == Some(me) && term >= record.epoch;
+        if !may_lose_keys && !may_end {
             return;
         }
-        self.note(format!("node {number} starts again"));
-        let (rate, term) = (self.nodes[number].rate, self.nodes[number].host.roles.term);
+        let keys = match may_lose_keys {
+            true => Vec::new(),
+            false => node.log.clone(),
+        };
+        self.note(format!("node {number} starts with {} writes", keys.len()));
         self.links
             .retain(|link| link.replica != number && link.primary != number);
         self.nodes[number].follower.abort();
         self.store.forget(number);
         self.nodes[number] = start(number, &self.store, rate, term);
+        self.nodes[number].log = keys;
+    }
+
+    /// Records of the shard that a node has sent and the store has not written.
+    fn sent_records(&self, number: usize) -> Vec<Shard> {
+        let sent = self.store.sent_records(number);
+        let decoded = sent.iter().map(|value| Shard::decode(value, name(100)));
+        decoded.map(|shard| shard.expect("it is valid")).collect()
     }
 
     fn heal(&mut self) {
@@ -507,9 +554,16 @@ fn run(seed: u64, without: Without) -> Result<(), String> {
 
 #[test]
 fn random_schedules_have_one_primary_and_lose_no_write_that_a_client_was_shown() {
-    let count = std::env::var(SEEDS_VARIABLE).ok();
-    let count = count.and_then(|count| count.parse().ok()).unwrap_or(SEEDS);
-    for seed in 0..count {
+    let range = std::env::var(SEEDS_VARIABLE).ok();
+    let range = range.map_or(0..SEEDS, |range| {
+        let parsed = match range.split_once("..") {
+            Some((first, end)) => first.parse().ok().zip(end.parse().ok()),
+            None => range.parse().ok().map(|end| (0, end)),
+        };
+        let (first, end) = parsed.expect("a number of seeds, or a range such as 100..200");
+        first..end
+    });
+    for seed in range {
         if let Err(failure) = run(seed, Without::Nothing) {
             panic!("seed {seed}: {failure}");
         }

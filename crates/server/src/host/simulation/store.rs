@@ -113,19 +113,23 @@ impl Store {
         state.values.get(key).map(|(entry, _)| entry.value.clone())
     }
 
-    /// Whether a write of a node to the record of a shard is on its way.
-    pub fn awaits_record(&self, node: usize) -> bool {
+    /// Returns the records of shards in writes of a node that are on their way.
+    pub fn sent_records(&self, node: usize) -> Vec<Vec<u8>> {
         let state = self.state();
-        let writes_record = |request: &Request| match request {
-            Request::Commit(_, writes, _) => writes
-                .iter()
-                .any(|write| matches!(write, Write::Put(key, ..) if key.starts_with(SHARDS))),
-            _ => false,
-        };
         let sent = state.sent.iter().map(|sent| (sent.node, &sent.request));
         let new = state.new.iter().map(|(node, request)| (*node, request));
-        sent.chain(new)
-            .any(|(from, request)| from == node && writes_record(request))
+        let mut found = Vec::new();
+        for (from, request) in sent.chain(new) {
+            if let (Request::Commit(_, writes, _), true) = (request, from == node) {
+                found.extend(writes.iter().filter_map(|write| match write {
+                    Write::Put(key, value, _) if key.starts_with(SHARDS) => {
+                        Some(value.clone().into_bytes())
+                    }
+                    _ => None,
+                }));
+            }
+        }
+        found
     }
 
     /// Forgets changes that watches need which begin later.
