@@ -143,15 +143,69 @@ impl Matcher {
     }
 }
 
+/// Finds the matchers that may apply to a key, which is usually one, by two of the key's first
+/// bytes.
+#[derive(Debug, Default)]
+struct Filter {
+    /// Positions of the two bytes in the head, in bits.
+    shifts: [u32; 2],
+    /// Matchers that permit a value of the byte, one bit each, for each position. `None` without
+    /// classes.
+    permitted: Option<Box<[[u64; 256]; 2]>>,
+}
+
+impl Filter {
+    /// Chooses the bytes that distinguish the prefixes best.
+    fn new(matchers: &[Matcher]) -> Filter {
+        if matchers.is_empty() {
+            return Filter::default();
+        }
+        let rows: Vec<[u64; 256]> = (0..HEAD_BYTES)
+            .map(|at| {
+                std::array::from_fn(|byte| {
+                    let permits = |one: &Matcher| {
+                        let (mask, own) = (one.mask >> (8 * at), one.head >> (8 * at));
+                        (own ^ byte as u64) & mask & 0xff == 0
+                    };
+                    let bits = matchers.iter().enumerate();
+                    bits.fold(0, |set, (rank, one)| set | u64::from(permits(one)) << rank)
+                })
+            })
+            .collect();
+        let byte_of = |one: &Matcher, at: usize| (one.head >> (8 * at) & 0xff) as usize;
+        let candidates = |a: usize, b: usize| -> u32 {
+            let each = matchers.iter();
+            let sets = each.map(|one| rows[a][byte_of(one, a)] & rows[b][byte_of(one, b)]);
+            sets.map(u64::count_ones).sum()
+        };
+        let pairs = (0..HEAD_BYTES).flat_map(|a| (a..HEAD_BYTES).map(move |b| (a, b)));
+        let (a, b) = pairs
+            .min_by_key(|(a, b)| candidates(*a, *b))
+            .unwrap_or((0, 0));
+        Filter {
+            shifts: [8 * a as u32, 8 * b as u32],
+            permitted: Some(Box::new([rows[a], rows[b]])),
+        }
+    }
+
+    /// Returns the matchers that may apply to a key with this head, one bit each.
+    #[inline]
+    fn candidates(&self, head: u64) -> u64 {
+        let Some([first, second]) = self.permitted.as_deref() else {
+            return 0;
+        };
+        let byte = |shift: u32| usize::from((head >> shift) as u8);
+        first[byte(self.shifts[0])] & second[byte(self.shifts[1])]
+    }
+}
+
 /// All classes.
 #[derive(Debug, Default)]
 pub struct Classes {
     rules: Vec<ClassRule>,
     /// The class with the longest prefix first; of equal prefixes, those of one database first.
     matchers: Vec<Matcher>,
-    /// Matchers that may apply to a key with this first byte, one bit each; at the end those for
-    /// the empty key. Empty without classes.
-    by_first: Vec<u64>,
+    filter: Filter,
     has_ttl_rules: bool,
     is_any_sliding: bool,
 }
@@ -191,25 +245,13 @@ impl Classes {
         let mut matchers: Vec<Matcher> =
             numbered.map(|(at, rule)| Matcher::new(rule, at)).collect();
         matchers.sort_by_key(|one| (Reverse(one.prefix_len), one.db.is_none()));
-        let may_match = |first: Option<u8>| {
-            let bits = matchers.iter().enumerate().map(|(rank, one)| {
-                let prefix = &rules[usize::from(one.index)].prefix;
-                let matches = prefix.is_empty() || prefix.first() == first.as_ref();
-                u64::from(matches) << rank
-            });
-            bits.sum()
-        };
-        let firsts = (0..=u8::MAX).map(Some).chain([None]);
-        let by_first = match rules.is_empty() {
-            true => Vec::new(),
-            false => firsts.map(may_match).collect(),
-        };
+        let filter = Filter::new(&matchers);
         let has_ttl_rules = rules.iter().any(|rule| !rule.ttl.is_empty());
         let is_any_sliding = rules.iter().any(|rule| rule.ttl.is_sliding);
         Ok(Classes {
             rules,
             matchers,
-            by_first,
+            filter,
             has_ttl_rules,
             is_any_sliding,
         })
@@ -233,11 +275,8 @@ impl Classes {
     /// Returns the class of a key, or the number of classes if it belongs to none.
     #[inline]
     pub fn of(&self, db: u8, key: &[u8]) -> usize {
-        let first = key
-            .first()
-            .map_or(usize::from(u8::MAX) + 1, |first| usize::from(*first));
-        let mut left = self.by_first.get(first).copied().unwrap_or(0);
         let head = head_of(key);
+        let mut left = self.filter.candidates(head);
         while left != 0 {
             let one = &self.matchers[left.trailing_zeros() as usize];
             if one.matches(db, head, key) {
