@@ -374,6 +374,7 @@ fn values(param: &Param) -> String {
 /// tables.
 const OTHER_PAGES: &[&str] = &[
     "choosing-a-policy.md",
+    "edge-sites.md",
     "edge.md",
     "install.md",
     "library-from-others.md",
