@@ -35,6 +35,49 @@ def facts_of(r, name: str) -> dict:
     raise AssertionError("the keys are not counted")
 
 
+def test_a_queue_and_a_cache_share_a_server(bench):
+    """The cache grows far beyond the server's memory, and the queue beyond its own: no job is lost, also not by restarts with other limits."""
+    memory = ("--maxmemory", "12mb", "--maxmemory-policy", "allkeys-lru")
+    files = ("--appendonly", "yes", "--appendfsync", "always")
+    job, page = "j" * 1000, "p" * 1000
+    with bench.start(*memory, *files, "--class", "jobs db 3 maxmemory 3mb policy noeviction") as server:
+        cache, queue = server.client(), server.client(db=3)
+        pushed = 0
+        with pytest.raises(redis.ResponseError, match="OOM class 'jobs' has reached its maxmemory"):
+            while True:
+                queue.rpush("jobs", job)
+                queue.set(f"job:{pushed}", job)
+                pushed += 1
+        assert 1000 < pushed < 2000
+        pipe = cache.pipeline(transaction=False)
+        for number in range(20_000):
+            pipe.set(f"page:{number}", page)
+            if number % 500 == 499:
+                pipe.execute()
+        assert cache.info("stats")["evicted_keys"] > 5000
+        assert queue.llen("jobs") - pushed in (0, 1) and queue.dbsize() == pushed + 1
+        facts = facts_of(queue, "jobs")
+        assert facts["evicted"] == 0 and facts["refused"] >= 1 and 3 << 20 < facts["memory"] < (3 << 20) + (1 << 17)
+        folder = server.folder.name
+        server.kill()
+        for limits in ("jobs db 3 maxmemory 1mb policy noeviction", "jobs db 3 minmemory 4mb maxmemory 8mb"):
+            with bench.start("--dir", folder, *memory, *files, "--class", limits) as again:
+                queue = again.client(db=3)
+                assert queue.dbsize() == pushed + 1
+                if "1mb" in limits:
+                    with pytest.raises(redis.ResponseError, match="OOM class 'jobs'"):
+                        queue.set("more", job)
+                    assert queue.lpop("jobs") is not None
+                else:
+                    cache = again.client()
+                    pipe = cache.pipeline(transaction=False)
+                    for number in range(10_000):
+                        pipe.set(f"new:{number}", page)
+                    pipe.execute()
+                    assert queue.set("more", job) and queue.dbsize() == pushed + 2
+                again.kill()
+
+
 def deadlines(r) -> dict:
     return {key: r.pexpiretime(key) for key in r.scan_iter(count=1000)}
 

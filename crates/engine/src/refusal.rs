@@ -1,12 +1,27 @@
 //! Errors of commands, in Redis's wording.
 
-use store::WrongType;
+use std::borrow::Cow;
 use store::hyperloglog::Flaw;
+use store::{Full, Keyspace, WrongType};
 use wire::Reply;
 use wire::output::can_allocate;
 
 /// Error reply when memory is full.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Counts a write to a full database, and returns the error reply to it.
+pub fn refuse_full(space: &Keyspace, db: u8, full: Full) -> Cow<'static, str> {
+    if full == Full::Memory {
+        return OUT_OF_MEMORY.into();
+    }
+    match space.refuse_full(db) {
+        Some(class) => format!(
+            "OOM class '{class}' has reached its maxmemory, and nothing in it can be evicted"
+        )
+        .into(),
+        None => OUT_OF_MEMORY.into(),
+    }
+}
 
 /// Error reply to a command on many keys that would take too much work for one step.
 pub const BEYOND_LIMIT: &str = "ERR the estimated work of the command exceeds atomic-work-limit";

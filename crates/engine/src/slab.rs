@@ -11,8 +11,8 @@ use session::stats::Stats;
 use settings::{Config, Id};
 use std::ops::{Deref, DerefMut};
 use store::{
-    Class, Counters, DbFacts, Instants, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Soft, Tick,
-    View,
+    Class, Counters, DbFacts, Full, Instants, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Soft,
+    Tick, View,
 };
 use wire::Reply;
 use wire::number::{Text, parse_i64};
@@ -66,23 +66,27 @@ impl<'a, 'v> Slab<'a, 'v> {
 }
 
 impl Slab<'_, '_> {
-    /// Makes room for a command's writes.
+    /// Makes room for a command's writes to a database.
     #[inline]
-    pub fn make_room(&mut self) -> Room {
-        make_room(self.space, self.view, self.locks)
+    pub fn make_room(&mut self, db: u8) -> Room {
+        make_room(self.space, self.view, self.locks, db)
     }
 
     /// Whether memory is full and nothing can be evicted. The caller must have locked all shards if
     /// its own have no room.
     #[inline]
-    pub fn is_full(&mut self) -> bool {
-        self.make_room() == Room::None
+    pub fn is_full(&mut self, db: u8) -> bool {
+        let room = self.make_room(db);
+        if room == Room::None(Full::Database) {
+            self.space.refuse_full(db);
+        }
+        matches!(room, Room::None(_))
     }
 
     /// Whether a value of this many bytes must be refused because it would not fit into `maxmemory`
     /// even if all keys were evicted. The request contains `given_len` bytes of it.
-    pub fn is_too_large(&self, len: usize, given_len: usize) -> bool {
-        !self.is_of_feed && !self.space.can_hold(len, given_len)
+    pub fn is_too_large(&self, db: u8, len: usize, given_len: usize) -> bool {
+        !self.is_of_feed && !self.space.can_hold(db, len, given_len)
     }
 
     /// Returns an error unless a value may grow to this length. The request contains `given_len`
@@ -90,8 +94,8 @@ impl Slab<'_, '_> {
     ///
     /// # Errors
     /// The value does not fit into `maxmemory`, or its memory cannot be allocated.
-    pub fn check_growth(&self, len: usize, given_len: usize) -> Result<(), Refusal> {
-        if self.is_too_large(len, given_len) {
+    pub fn check_growth(&self, db: u8, len: usize, given_len: usize) -> Result<(), Refusal> {
+        if self.is_too_large(db, len, given_len) {
             return Err(Refusal::Message(OUT_OF_MEMORY));
         }
         check_memory(len)
@@ -260,7 +264,7 @@ impl Strings for Slab<'_, '_> {
                 if len > BULK_BYTES_MAX {
                     return Err(Refusal::TooLong);
                 }
-                self.check_growth(len, value.len())?;
+                self.check_growth(key.db, len, value.len())?;
                 self.view
                     .edit(key, |bytes| bytes.extend_from_slice(value))?;
                 len

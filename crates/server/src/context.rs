@@ -2,7 +2,7 @@
 
 use crate::state::Server;
 use engine::Strings;
-use engine::refusal::Answer;
+use engine::refusal::{Answer, refuse_full};
 use engine::segment::Handle;
 use engine::slab::Slab;
 use session::locks::{Room, lock};
@@ -10,7 +10,7 @@ use session::pubsub::Space;
 use session::session::Session;
 use session::spec;
 use session::waiting::BlockingState;
-use store::{Class, Edited, Key, Keyspace, Kind, View};
+use store::{Class, Edited, Full, Key, Keyspace, Kind, View};
 use wire::{Args, Reply};
 
 /// Function that executes a command on the slab engine, or a command that uses no keys.
@@ -327,17 +327,24 @@ impl<E: Strings> Ctx<'_, '_, E> {
     }
 }
 
+/// Error: writes are held.
+#[derive(Debug)]
+pub struct Held;
+
 impl<'v> Ctx<'_, 'v> {
-    /// Makes room for the writes of a transaction or a script. Returns whether memory is full.
-    /// Returns `None` if a stop or FAILOVER has begun to hold writes while the shards were
-    /// released; the command must then end without an effect, and runs again later.
-    pub fn make_room(&mut self) -> Option<bool> {
+    /// Makes room for the writes of a transaction or a script to a database. Returns why they are
+    /// refused, if they are.
+    ///
+    /// # Errors
+    /// A stop or FAILOVER has begun to hold writes while the shards were released. The command must
+    /// end without an effect, and runs again later.
+    pub fn make_room(&mut self, db: u8) -> Result<Option<Full>, Held> {
         let is_of_client = self.session.info.id != 0;
         // Between two commands of a transaction the shards are not released.
         if is_of_client && matches!(self.session.blocking_state, BlockingState::MustReply) {
-            return Some(self.view.view.is_out_of_memory());
+            return Ok(self.view.view.lacks_room(db));
         }
-        let room = self.view.make_room();
+        let room = self.view.make_room(db);
         if room == Room::Made
             && is_of_client
             && self
@@ -347,9 +354,30 @@ impl<'v> Ctx<'_, 'v> {
                 .holds(true, self.server.clock.moment())
         {
             self.session.is_held_late = true;
-            return None;
+            return Err(Held);
         }
-        Some(room == Room::None)
+        match room {
+            Room::None(full) => Ok(Some(full)),
+            Room::Free | Room::Made => Ok(None),
+        }
+    }
+
+    /// Refuses a command that would add a key to a database other than the selected one, if that is
+    /// over its own limit. Returns whether it has written the error.
+    pub fn refuses_to_add(&mut self, db: u8) -> bool {
+        if self.session.is_of_feed() || db == self.session.db {
+            return false;
+        }
+        let space = &self.server.data.keyspace;
+        let is_full = match std::ptr::eq(self.view.space, space) {
+            true => self.view.view.is_db_full(db),
+            // A long command has borrowed its keys.
+            false => space.is_full_for_good(db),
+        };
+        if is_full {
+            self.reply.error(&refuse_full(space, db, Full::Database));
+        }
+        is_full
     }
 
     /// Runs `work` while no shard is locked, because it takes the keyspace's locks itself (INFO,

@@ -8,6 +8,7 @@ mod held;
 pub mod long;
 mod memcached;
 mod prefetch;
+mod queueing;
 mod route;
 mod segment;
 mod shards;
@@ -32,7 +33,7 @@ use execution::{Engine, context, run_on_segment, run_on_slab};
 use held::{is_held, is_late};
 use session::clients;
 use session::clock::Moment;
-use session::locks::{Locks, Room, lock, lock_now, make_room};
+use session::locks::{Locks, lock_now};
 use session::session::{ReplyMode, Session};
 use session::spec::{SpecIndex, flag};
 use session::waiting::Waiter;
@@ -326,7 +327,7 @@ impl<'s> Executor<'s> {
         {
             return Step::Held;
         }
-        if let Some(error) = refusal(server, flags, len) {
+        if let Some(error) = refusal(server, flags, session.db, len) {
             session.break_transaction();
             let moved = redirection(server, error, spec, *args);
             reply.error(moved.as_deref().unwrap_or(error));
@@ -396,45 +397,6 @@ impl<'s> Executor<'s> {
         }
         session.is_shown |= result == Step::Held;
         result
-    }
-
-    /// Queues a command after MULTI, or refuses it.
-    fn queue(
-        &mut self,
-        session: &mut Session,
-        chosen: Chosen,
-        args: Args<'_>,
-        reply: &mut Reply<'_>,
-    ) -> Step {
-        let is_refused = self.server.data.keyspace.is_outside_full()
-            || chosen.flags() & flag::DENYOOM != 0 && self.is_full();
-        if is_refused {
-            session.break_transaction();
-            reply.error(OUT_OF_MEMORY);
-            return Step::Refused;
-        }
-        let command = (chosen.index, chosen.spec);
-        if command::transaction::queue(&self.server.config, session, command, args, reply) {
-            Step::Queued
-        } else {
-            Step::Refused
-        }
-    }
-
-    /// Whether memory is full and nothing can be evicted.
-    fn is_full(&mut self) -> bool {
-        let (server, now) = (self.server, self.now);
-        match &mut self.engine {
-            Engine::Slab(held) => match held.whole.as_mut() {
-                Some(view) => make_room(&server.data.keyspace, view, &Locks::All) == Room::None,
-                None => {
-                    let locks = Locks::Some(Vec::new());
-                    let mut view = lock(&server.data.keyspace, &locks, now);
-                    make_room(&server.data.keyspace, &mut view, &locks) == Room::None
-                }
-            },
-            Engine::Segment(_) => false,
-        }
     }
 
     /// Begins the turn of a connection.
@@ -538,7 +500,7 @@ fn show(server: &Server, session: &Session, chosen: &Chosen, args: Args<'_>, cal
 /// no memory. A command is assumed to store about its own length, so that one that does not fit
 /// into `maxmemory` is refused before it evicts all keys.
 #[inline]
-fn refusal(server: &Server, flags: u32, len: usize) -> Option<&'static str> {
+fn refusal(server: &Server, flags: u32, db: u8, len: usize) -> Option<&'static str> {
     if flags & flag::WRITE != 0
         && let Some(error) = refuses_writes(server)
     {
@@ -548,7 +510,7 @@ fn refusal(server: &Server, flags: u32, len: usize) -> Option<&'static str> {
         Some(OUT_OF_MEMORY)
     } else if len <= SMALL_BYTES {
         None
-    } else if flags & flag::DENYOOM != 0 && !server.data.keyspace.can_hold(len, len) {
+    } else if flags & flag::DENYOOM != 0 && !server.data.keyspace.can_hold(db, len, len) {
         Some(OUT_OF_MEMORY)
     } else {
         let lacks_memory = len > LARGE_BYTES && !can_allocate(len.saturating_mul(2));

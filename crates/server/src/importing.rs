@@ -13,7 +13,7 @@ use crate::state::Server;
 use ::cluster::{Mark, Name, Revision, Role};
 use durability::dump::Restored;
 use durability::replication::EARLIEST;
-use engine::refusal::OUT_OF_MEMORY;
+use engine::refusal::refuse_full;
 use session::feed::Batch;
 use session::locks::{Locks, Room, make_room};
 use std::collections::BTreeMap;
@@ -135,8 +135,8 @@ fn store(
     }
     let locks = Locks::Some(vec![space.shard_of(key)]);
     let mut view = space.lock_one(space.shard_of(key), server.clock.now());
-    if make_room(space, &mut view, &locks) == Room::None {
-        return Err(OUT_OF_MEMORY.to_owned());
+    if let Room::None(full) = make_room(space, &mut view, &locks, key.db) {
+        return Err(refuse_full(space, key.db, full).into_owned());
     }
     if server.replication.is_replica() {
         return Err(NOT_EXPECTED.to_owned());

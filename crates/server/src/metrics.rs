@@ -21,7 +21,7 @@ use session::stats::{CommandStats, Counts, Stats};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use store::{Census, ClassFacts, Kind, MISS_CAUSES, Spans};
+use store::{Census, ClassFacts, Kind, MISS_CAUSES, QuotaFacts, Spans};
 
 /// Prefix of all names.
 pub const PREFIX: &str = "mayfly_";
@@ -95,6 +95,17 @@ const CLASSES: [ClassMetric; 9] = [
     (Type::Counter, "invalidated_keys", "Number of keys of the class that were removed because of a tag.", |one| one.counts.invalidated as f64),
     (Type::Counter, "late_seconds", "Sum of the times from the deadlines of expired keys to their removal.", |one| one.counts.late_ms_sum as f64 / 1e3),
     (Type::Gauge, "late_max_seconds", "Longest time from a deadline to the removal of the key.", |one| one.counts.late_ms_max as f64 / 1e3),
+];
+
+/// Statistic of a class with memory limits: type, name, description and value.
+type QuotaMetric = (Type, &'static str, &'static str, fn(&QuotaFacts) -> u64);
+
+#[rustfmt::skip]
+const QUOTAS: [QuotaMetric; 4] = [
+    (Type::Gauge, "memory_bytes", "Memory of the database of the class, if it has limits.", |one| one.used_bytes),
+    (Type::Gauge, "memory_max_bytes", "Maximum memory of the database of the class; 0 for none.", |one| one.limits.max_bytes),
+    (Type::Gauge, "memory_min_bytes", "Memory of the class from which other databases evict nothing.", |one| one.limits.min_bytes),
+    (Type::Counter, "refused_writes", "Number of commands refused because the class had reached its maximum.", |one| one.refused),
 ];
 
 /// Returns the page of metrics. `age` is the time since the census was taken.
@@ -249,6 +260,16 @@ fn classes(page: &mut Page, census: &Census) {
     };
     for (kind, name, help, value) in CLASSES {
         family(kind, name, help, value);
+    }
+    for (kind, name, help, value) in QUOTAS {
+        let name = format!("{PREFIX}class_{name}");
+        let suffix = if kind == Type::Counter { "_total" } else { "" };
+        page.family(kind, &name, help);
+        for one in facts {
+            if let Some(quota) = &one.quota {
+                page.sample(&name, suffix, &[("class", &one.name)], value(quota));
+            }
+        }
     }
     let name = format!("{PREFIX}class_misses");
     let help = "Number of reads of keys of the class that found none, by cause.";

@@ -92,6 +92,7 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
     let names = Names::of(&server.config);
     server.data.keyspace.set_frozen(true);
     server.data.keyspace.set_maxmemory(0);
+    server.data.keyspace.set_quotas_ignored(true);
     let changes = server.data.keyspace.changes();
     let loaded = load_found(server, &names, start.found);
     server

@@ -175,6 +175,7 @@ impl Server {
         }
         let is_ignored =
             self.replication.is_replica() && self.config.is_on(Id::ReplicaIgnoreMaxMemory);
+        self.data.keyspace.set_quotas_ignored(is_ignored);
         self.data.keyspace.set_maxmemory(match is_ignored {
             true => 0,
             false => self.config.maxmemory_bytes(),

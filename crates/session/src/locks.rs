@@ -1,7 +1,7 @@
 //! The shards of the keyspace that a command locks.
 
 use crate::clock::Clock;
-use store::{Keyspace, Tick, View};
+use store::{Full, Keyspace, Tick, View};
 
 /// Shards locked by a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,27 +42,24 @@ pub enum Room {
     /// There is room. The shards were released and locked again, so that what held before must be
     /// checked again.
     Made,
-    /// Memory is full and nothing can be evicted. The shards may have been unlocked meanwhile.
-    None,
+    /// There is no room, and nothing can be evicted. The shards may have been unlocked meanwhile.
+    None(Full),
 }
 
-/// Makes room, from the locked shards or from the others.
+/// Makes room for writes to a database, from the locked shards or from the others.
 #[inline]
-pub fn make_room<'v>(space: &'v Keyspace, view: &mut View<'v>, locks: &Locks) -> Room {
-    if !view.is_out_of_memory() {
+pub fn make_room<'v>(space: &'v Keyspace, view: &mut View<'v>, locks: &Locks, db: u8) -> Room {
+    let Some(full) = view.lacks_room(db) else {
         return Room::Free;
-    }
+    };
     if *locks == Locks::All {
-        return Room::None;
+        return Room::None(full);
     }
     // Two steps, so that locks are always taken in ascending order. The locked shards are released
     // in between, before anything was changed in them.
     let now = view.now();
     view.exchange(space.lock_many(&[], now));
-    let is_full = space.lock_all(now).is_out_of_memory();
+    let full = space.lock_all(now).lacks_room(db);
     view.exchange(lock(space, locks, now));
-    match is_full {
-        true => Room::None,
-        false => Room::Made,
-    }
+    full.map_or(Room::Made, Room::None)
 }

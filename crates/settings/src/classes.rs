@@ -3,7 +3,7 @@
 //! A prefix is a word without blanks, quotes and semicolons. `\xHH` in it is the byte with this
 //! number, so that every prefix can be written.
 
-use store::{ClassRule, Classes, DATABASES_MAX, TtlRules};
+use store::{ClassRule, Classes, DATABASES_MAX, PolicyChoice};
 
 /// Maximum length of a name.
 const NAME_BYTES_MAX: usize = 64;
@@ -11,6 +11,8 @@ const NAME_BYTES_MAX: usize = 64;
 const TTL_MS_MAX: u64 = 100 * 365 * 24 * 3_600_000;
 /// Maximum jitter in percent.
 const JITTER_MAX: u8 = 90;
+/// Minimum of a memory limit in bytes. The tables of a database's shards need a part of it.
+const MEMORY_MIN: u64 = 1 << 20;
 /// Word between two classes.
 pub(crate) const SEPARATOR: &str = " ; ";
 
@@ -61,9 +63,7 @@ fn rule_of(words: &[&str]) -> Result<ClassRule, String> {
     check_name(name)?;
     let mut rule = ClassRule {
         name: (*name).to_owned(),
-        prefix: Vec::new(),
-        db: None,
-        ttl: TtlRules::default(),
+        ..ClassRule::default()
     };
     let wrong = |message: String| format!("class {name}: {message}");
     let (pairs, rest) = options.as_chunks::<2>();
@@ -134,6 +134,20 @@ fn set_option(rule: &mut ClassRule, option: &str, value: &str) -> Result<(), Str
             let percent = percent.filter(|percent| *percent <= JITTER_MAX);
             rule.ttl.jitter_percent = percent.ok_or_else(|| expected("0% to 90%"))?;
         }
+        "maxmemory" | "minmemory" => {
+            let bytes = units::bytes(value)
+                .ok()
+                .filter(|bytes| *bytes >= MEMORY_MIN);
+            let bytes = bytes.ok_or_else(|| expected("1mb or more, such as 200mb or 2gb"))?;
+            match option {
+                "maxmemory" => rule.limits.max_bytes = bytes,
+                _ => rule.limits.min_bytes = bytes,
+            }
+        }
+        "policy" => {
+            let policy = PolicyChoice::parse(value);
+            rule.policy = Some(policy.map_err(|error| format!("policy '{value}': {error}"))?);
+        }
         "sliding" => {
             rule.ttl.is_sliding = match value.to_ascii_lowercase().as_str() {
                 "yes" => true,
@@ -143,7 +157,7 @@ fn set_option(rule: &mut ClassRule, option: &str, value: &str) -> Result<(), Str
         }
         _ => {
             return Err(format!(
-                "unknown option '{option}': expected prefix, db, ttl-default, ttl-max, ttl-jitter or sliding"
+                "unknown option '{option}': expected prefix, db, ttl-default, ttl-max, ttl-jitter, sliding, maxmemory, minmemory or policy"
             ));
         }
     }
@@ -201,6 +215,11 @@ pub fn show_rule(rule: &ClassRule) -> String {
         (ttl.jitter_percent > 0).then(|| format!("{}%", ttl.jitter_percent)),
     );
     add("sliding", ttl.is_sliding.then(|| "yes".to_owned()));
+    let shown = |bytes: u64| (bytes > 0).then(|| show_bytes(bytes));
+    add("maxmemory", shown(rule.limits.max_bytes));
+    add("minmemory", shown(rule.limits.min_bytes));
+    let policy = rule.policy.as_ref();
+    add("policy", policy.map(|policy| policy.name.clone()));
     text
 }
 
@@ -216,6 +235,14 @@ fn show_span(ms: u64) -> String {
     let fits = units.iter().find(|(unit, _)| ms.is_multiple_of(*unit));
     let (unit, name) = fits.expect("every span is a number of milliseconds");
     format!("{}{name}", ms / unit)
+}
+
+/// Formats a number of bytes exactly, in the largest unit of which it is a whole number.
+fn show_bytes(bytes: u64) -> String {
+    let units = [(1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"), (1, "b")];
+    let fits = units.iter().find(|(unit, _)| bytes.is_multiple_of(*unit));
+    let (unit, name) = fits.expect("every size is a number of bytes");
+    format!("{}{name}", bytes / unit)
 }
 
 #[cfg(test)]

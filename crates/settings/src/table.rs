@@ -253,7 +253,7 @@ settings! {
     NewConnections "max-new-connections-per-cycle", Int(1, 1000), "10", Nothing, "Without effect: connections are accepted in batches between requests.";
     CrashLog "crash-log-enabled", Bool, "yes", Nothing, "Without effect: a crash is always logged.";
     CrashMemcheck "crash-memcheck-enabled", Bool, "yes", Nothing, "Without effect: memory is not tested after a crash.";
-    Classes "class", Classes, "", Classes, "A class of keys: its name, prefix P or db N or both, and optionally ttl-default T, ttl-max T, ttl-jitter P% and sliding yes. One line for each class; CONFIG GET class returns them separated by ;. See [classes](../guide/classes.md).";
+    Classes "class", Classes, "", Classes, "A class of keys: its name, prefix P or db N or both, and optionally ttl-default T, ttl-max T, ttl-jitter P%, sliding yes, and for a whole database maxmemory B, minmemory B and policy P. One line for each class; CONFIG GET class returns them separated by ;. See [classes](../guide/classes.md).";
     LogLevel "loglevel", Choice(LOG_LEVELS), "notice", LogLevel, "Least severe level that is logged: debug, verbose, notice, warning or nothing.";
     LogFormat "log-format", Choice(LOG_FORMATS), "text", Restart, "Format of the log: text, which Valkey calls legacy, or one JSON object per line.";
     LogFile "logfile", Text, "", Restart, "File that the log is appended to; empty means standard error.";

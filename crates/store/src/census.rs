@@ -255,6 +255,7 @@ impl Keyspace {
 
     /// Resets the counters to zero.
     pub fn reset_counters(&self) {
+        self.shared().quotas.reset();
         for shard in 0..self.shard_count() {
             let mut locked = self.guard(shard);
             locked.counters = Counters::default();

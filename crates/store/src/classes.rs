@@ -6,8 +6,11 @@
 //! defined at any time. `classes/counts.rs` counts, `view/classes.rs` applies the rules to
 //! commands.
 
+use crate::eviction::PolicyChoice;
+use crate::quotas::DbLimits;
 use policy::Tick;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 mod counts;
 mod recent;
@@ -80,7 +83,7 @@ impl TtlRules {
 }
 
 /// One class.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassRule {
     /// Unique name.
     pub name: String,
@@ -90,6 +93,36 @@ pub struct ClassRule {
     pub db: Option<u8>,
     /// Rules for the TTLs of its keys.
     pub ttl: TtlRules,
+    /// Memory limits. Only for a class of a whole database.
+    pub limits: DbLimits,
+    /// Eviction policy of its own. Only for a class of a whole database.
+    pub policy: Option<PolicyChoice>,
+}
+
+impl ClassRule {
+    /// Returns an error unless the memory limits and the policy are possible.
+    fn check_memory(&self) -> Result<(), String> {
+        let DbLimits {
+            min_bytes,
+            max_bytes,
+        } = self.limits;
+        let has_own = max_bytes > 0 || min_bytes > 0 || self.policy.is_some();
+        if has_own && self.whole_db().is_none() {
+            return Err(format!(
+                "class {}: maxmemory, minmemory and policy need a class of a whole database (db without prefix), because keys with a prefix share the policy of their database",
+                self.name
+            ));
+        }
+        if max_bytes > 0 && min_bytes > max_bytes {
+            return Err(format!("class {}: minmemory exceeds maxmemory", self.name));
+        }
+        Ok(())
+    }
+
+    /// Returns the database if all its keys that belong to no class with a prefix are this class.
+    pub(crate) fn whole_db(&self) -> Option<u8> {
+        self.db.filter(|_| self.prefix.is_empty())
+    }
 }
 
 /// A class as it is compared with keys.
@@ -228,6 +261,7 @@ impl Classes {
                     rule.name
                 ));
             }
+            rule.check_memory()?;
             for other in &rules[..at] {
                 if other.name == rule.name {
                     return Err(format!("there are two classes '{}'", rule.name));
@@ -260,6 +294,22 @@ impl Classes {
     /// Returns the classes in the order of their definition.
     pub fn rules(&self) -> &[ClassRule] {
         &self.rules
+    }
+
+    /// Returns the memory limits of databases with the names of their classes.
+    pub(crate) fn limits(&self) -> BTreeMap<u8, (String, DbLimits)> {
+        let of_dbs = self.rules.iter().filter_map(|rule| {
+            let db = rule.whole_db()?;
+            Some((db, (rule.name.clone(), rule.limits)))
+        });
+        of_dbs.collect()
+    }
+
+    /// Returns the databases' own policies.
+    pub(crate) fn policies(&self) -> BTreeMap<u8, PolicyChoice> {
+        let of_dbs = self.rules.iter();
+        let of_dbs = of_dbs.filter_map(|rule| Some((rule.whole_db()?, rule.policy.clone()?)));
+        of_dbs.collect()
     }
 
     /// Whether a class has rules for TTLs.
@@ -298,7 +348,7 @@ mod tests {
             name: name.to_owned(),
             prefix: prefix.as_bytes().to_vec(),
             db,
-            ttl: TtlRules::default(),
+            ..ClassRule::default()
         }
     }
 

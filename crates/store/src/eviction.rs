@@ -88,7 +88,7 @@ const RECOMMENDED: &[&str] = &[
 ];
 
 /// A value of `maxmemory-policy` and the algorithm it selects.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PolicyChoice {
     /// The name in its canonical spelling, with the parameters that were given.
     pub name: String,

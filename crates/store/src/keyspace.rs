@@ -120,6 +120,7 @@ impl Keyspace {
             cells: Box::new([Cell::new()]),
             shared: Shared {
                 memory: own.memory.annex(),
+                quotas: own.quotas.annex(),
                 databases: own.databases,
                 notify: AtomicBool::new(own.is_notifying()),
                 frozen: AtomicBool::new(own.is_frozen()),
@@ -353,16 +354,18 @@ impl Keyspace {
 
     /// Applies changed settings to a shard's policies. It waits until the drain after the previous
     /// change is complete.
-    fn apply_new_settings(&self, shard: usize, locked: &mut Locked) {
+    pub(crate) fn apply_new_settings(&self, shard: usize, locked: &mut Locked) {
         let number = self.shared.settings_number.load(Ordering::Acquire);
         if locked.settings == number || locked.dbs.iter().flatten().any(|d| d.is_draining()) {
             return;
         }
         locked.settings = number;
         for (i, db) in locked.dbs.iter_mut().enumerate() {
-            if let Some(db) = db {
-                self.shared
-                    .apply_settings(db, self.shared.seed ^ shard as u64 ^ (i as u64) << 32);
+            let number = self.shared.policies().of(i as u8).0;
+            if let Some(db) = db
+                && locked.applied[i] != number
+            {
+                locked.applied[i] = self.shared.apply_policy(shard, i as u8, db);
             }
         }
     }
@@ -392,9 +395,10 @@ impl Keyspace {
     /// The policy does not exist. The message is meant for users.
     pub fn set_policy(&self, name: &str) -> Result<(), String> {
         let policy = PolicyChoice::parse(name)?;
-        self.shared.memory.set_evicts(policy.spec.is_some());
-        *self.shared.settings() = policy;
-        self.shared.settings_number.fetch_add(1, Ordering::Release);
+        self.shared.change_policies(|policies, number| {
+            policies.set_all(number, policy);
+            true
+        });
         // Shards without a drain in progress are changed at once, so that the old policy does not
         // choose victims that the new one would keep.
         for shard in 0..self.cells.len() {
@@ -407,7 +411,7 @@ impl Keyspace {
 
     /// Returns the eviction policy that was set last.
     pub fn policy(&self) -> PolicyChoice {
-        self.shared.settings().clone()
+        self.shared.policies().all().clone()
     }
 
     /// Returns the maximum memory in bytes; 0 means no limit.
@@ -451,9 +455,26 @@ impl Keyspace {
     ///
     /// `given_bytes` of the value are in a request that is counted by
     /// [`Keyspace::add_outside_bytes`]. They are not counted twice.
-    pub fn can_hold(&self, bytes: usize, given_bytes: usize) -> bool {
+    pub fn can_hold(&self, db: u8, bytes: usize, given_bytes: usize) -> bool {
         let max = self.shared.memory.value_bytes_max(given_bytes as u64);
-        self.is_frozen() || max.is_none_or(|max| bytes as u64 <= max)
+        let fits = max.is_none_or(|max| bytes as u64 <= max);
+        self.is_frozen() || fits && self.shared.quotas.can_hold(db, bytes as u64)
+    }
+
+    /// Sets whether the memory limits of single databases hold.
+    pub fn set_quotas_ignored(&self, is_ignored: bool) {
+        self.shared.quotas.set_ignored(is_ignored);
+    }
+
+    /// Whether a database is over its own limit and its policy evicts nothing.
+    pub fn is_full_for_good(&self, db: u8) -> bool {
+        self.shared.quotas.lacks(db, 0) && self.shared.policies().of(db).1.spec.is_none()
+    }
+
+    /// Counts a write that was refused because a database has reached its own limit. Returns the
+    /// name of the class that has set it.
+    pub fn refuse_full(&self, db: u8) -> Option<String> {
+        self.shared.quotas.refuse(db)
     }
 
     /// Returns the bytes that the host uses outside the keyspace.

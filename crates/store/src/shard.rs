@@ -12,8 +12,8 @@ use crate::saving::Saving;
 use crate::shared::{DATABASES_MAX, Db, Shared};
 use crate::tracking::{Discarded, InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
-use cache::{Scope, Value};
-use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
+use cache::Value;
+use policy::{Budget, Due, ExpiryIndex, Facts, Slot, Tick};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +25,7 @@ mod invalidation;
 mod leasing;
 mod local;
 mod removal;
+mod room;
 mod waste;
 
 pub(crate) use edit::{EditedValue, file, is_dead};
@@ -32,18 +33,6 @@ use local::LocalKeys;
 pub(crate) use removal::{IndexState, Removal, Room};
 use waste::Waste;
 
-/// Number of steps of eviction that any write may take. A step evicts or examines one entry.
-const EVICT_STEPS: u32 = 128;
-/// Number of written bytes that allow a write one more step of eviction. The smallest entries have
-/// this size, so a large value can evict as many bytes as it needs.
-const BYTES_PER_STEP: usize = 32;
-/// Maximum number of steps per write, a few milliseconds. Background work does the rest.
-const EVICT_STEPS_MAX: u32 = 1 << 15;
-/// Number of steps that a write frees of values that wait for it, while they and the memory in use
-/// exceed the limit. A step frees at least the hundred bytes that a small write adds.
-const FREE_STEPS: u32 = 16;
-/// Number of entries moved to a new policy before eviction is tried again.
-const DRAIN_STEPS: u32 = 32;
 /// Number of watched keys that a flush or a swap of databases looks up in a shard.
 const WATCHED_LOOKUPS_MAX: u32 = 1024;
 /// Maximum number of steps that one collection may take before other due entries are processed.
@@ -105,6 +94,11 @@ pub(crate) struct Locked {
     is_full: bool,
     /// Number of bytes of each database when it was last counted.
     db_bytes: Vec<u64>,
+    /// Number of bytes of each database that the shard has contributed to the database's sum, while
+    /// there are such sums.
+    published_db_bytes: Vec<u64>,
+    /// Numbers of the policies that the databases have.
+    pub applied: Vec<u64>,
     used_bytes: u64,
     writes: u32,
     /// Bytes of the shard when the capacity of its policies was last set.
@@ -145,6 +139,8 @@ impl Locked {
         debug_assert!(len <= DATABASES_MAX);
         self.dbs.resize_with(len, || None);
         self.db_bytes.resize(len, 0);
+        self.published_db_bytes.resize(len, 0);
+        self.applied.resize(len, 0);
         self.drain_cursors.resize(len, 0);
     }
 
@@ -210,6 +206,13 @@ impl Locked {
         let bytes = bytes + self.local_bytes(db as usize);
         let before = std::mem::replace(&mut self.db_bytes[db as usize], bytes);
         self.used_bytes = self.used_bytes + bytes - before;
+        if shared.quotas.are_kept() {
+            self.publish_db(
+                db,
+                shared.quotas.slack_bytes(db, shared.shard_count),
+                shared,
+            );
+        }
         if self.used_bytes.abs_diff(self.published_bytes) > SLACK_BYTES {
             self.publish_bytes(shared);
             let is_full = self.dbs.iter().flatten().any(|d| d.entries.is_full());
@@ -231,26 +234,6 @@ impl Locked {
         if self.used_bytes != self.published_bytes {
             shared.memory.publish(self.published_bytes, self.used_bytes);
             self.published_bytes = self.used_bytes;
-        }
-    }
-
-    /// Sets the capacity of each policy to the bytes that its entries will have when memory is
-    /// full, if all parts grow in proportion: entries, tables, indexes and ghosts of all shards,
-    /// and the bytes that the host uses outside of them, which count towards the limit, too. An
-    /// equal share for each shard would be wrong: shards differ in size and take memory from each
-    /// other.
-    pub fn resize_policies(&mut self, shared: &Shared) {
-        self.resized_at_bytes = self.used_bytes;
-        let max = shared.memory.max_bytes();
-        if max == 0 || self.used_bytes == 0 {
-            return;
-        }
-        let inside = shared.memory.share_bytes(1);
-        let used = shared.memory.used_bytes().max(self.used_bytes);
-        for db in self.dbs.iter_mut().flatten() {
-            let part = u128::from(inside) * u128::from(db.entries.entry_bytes());
-            let capacity = part / u128::from(used);
-            db.resize((capacity as u64).max(1));
         }
     }
 
@@ -379,77 +362,6 @@ impl Locked {
         }
     }
 
-    /// Evicts until the memory has room for an entry that will be added, first from database
-    /// `first`. Returns false if the memory is over its limit afterwards and this shard has nothing
-    /// more to evict.
-    ///
-    /// If the policy has changed, entries that do not belong to it yet are moved to it first, so
-    /// that a keyspace that is full when eviction is turned on refuses no write.
-    pub fn make_room(&mut self, first: u8, room: Room, shared: &Shared) -> bool {
-        let more = u32::try_from(room.written_bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
-        if shared.memory.must_free(room.needed_bytes) {
-            self.free_waste(FREE_STEPS.saturating_add(more).min(EVICT_STEPS_MAX), shared);
-        }
-        let budget = Budget(EVICT_STEPS.saturating_add(more).min(EVICT_STEPS_MAX));
-        let has_room =
-            !shared.memory.lacks(room.needed_bytes) || self.evict(first, room, budget, shared);
-        // Small values, above all those of victims, are freed at once then, because the next write
-        // to this shard may be far.
-        if !self.deferred.is_empty() && shared.memory.must_free(room.needed_bytes) {
-            drop(self.take_deferred(shared));
-        }
-        has_room
-    }
-
-    /// Evicts entries until there is room or the budget is spent. Returns false if no entry can be
-    /// evicted and the limit is exceeded.
-    fn evict(&mut self, first: u8, room: Room, mut budget: Budget, shared: &Shared) -> bool {
-        let others = 0..self.dbs.len();
-        for db in std::iter::once(first as usize).chain(others) {
-            while let Some(Some(data)) = self.dbs.get_mut(db) {
-                match data.evict(&mut budget) {
-                    Eviction::Victim(slot) => match data.retain_if_out_of_scope(slot) {
-                        // A victim that is kept costs a step, too, so that the loop ends.
-                        Some(slot) => {
-                            self.note_change_at(db as u8, slot);
-                            budget.0 = budget.0.saturating_sub(1);
-                        }
-                        None => {
-                            self.remove_entry(db as u8, slot, Removal::Evicted, shared);
-                            self.account(db as u8, shared);
-                        }
-                    },
-                    Eviction::Again => return true,
-                    Eviction::Empty if data.needs_drain() && data.policy().1 != Scope::Nothing => {
-                        let steps = budget.0.min(DRAIN_STEPS);
-                        budget.0 -= steps;
-                        self.drain(db as u8, steps);
-                    }
-                    Eviction::Empty => break,
-                }
-                if !shared.memory.lacks(room.needed_bytes) || budget.0 == 0 {
-                    return true;
-                }
-            }
-        }
-        !shared.memory.is_over() || self.settings != shared.settings_number()
-    }
-
-    /// Moves up to `steps` entries of a database from a replaced policy to the current one. Returns
-    /// whether there are more.
-    fn drain(&mut self, db: u8, steps: u32) -> bool {
-        let Some(data) = &mut self.dbs[db as usize] else {
-            return false;
-        };
-        let cursor = self.drain_cursors[db as usize];
-        let next = match &mut self.classes {
-            None => data.drain(cursor, steps),
-            Some(classes) => classes.drain(db, data, cursor, steps),
-        };
-        self.drain_cursors[db as usize] = next.unwrap_or(0);
-        next.is_some()
-    }
-
     /// Removes due entries and elements in the order of their deadlines. Returns true if the budget
     /// was used up.
     pub fn expire(
@@ -511,6 +423,15 @@ impl Locked {
         self.reach(a.max(b));
         self.dbs.swap(i, j);
         self.db_bytes.swap(i, j);
+        self.applied.swap(i, j);
+        if self.applied[i] != self.applied[j] {
+            // A policy belongs to the number of a database.
+            self.settings = u64::MAX;
+        }
+        if shared.quotas.are_kept() {
+            self.publish_db(a, 0, shared);
+            self.publish_db(b, 0, shared);
+        }
         self.drain_cursors.swap(i, j);
         self.recount_classes();
         if !self.local.is_empty() {
@@ -524,21 +445,6 @@ impl Locked {
     /// Returns the bytes of all its databases.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
-    }
-
-    /// Returns the scope of the policy of its first database; `None` without databases.
-    pub fn scope(&self) -> Option<Scope> {
-        let mut dbs = self.dbs.iter().flatten();
-        dbs.next().map(|db| db.policy().1)
-    }
-
-    /// Returns approximately how many bytes eviction can free in all its databases; 0 if it cannot
-    /// free any. Under a policy for all keys, these are the bytes of the databases; under a policy
-    /// for volatile keys, the bytes of those keys.
-    pub fn evictable_bytes(&self) -> u64 {
-        let dbs = self.dbs.iter().zip(&self.db_bytes);
-        dbs.flat_map(|(db, bytes)| db.as_ref().map(|db| db.evictable_bytes(*bytes)))
-            .sum()
     }
 
     /// Does up to `steps` steps of background work other than eviction and returns whether there is

@@ -5,11 +5,13 @@ use crate::eviction::PolicyChoice;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::object::Object;
+use crate::quotas::Quotas;
 use cache::{PackedEntries, Shard};
 use policy::any::AnyPolicy;
 use policy::expire::any::{AnyExpiry, ExpirySpec};
 use policy::{ExpiryIndex, Policy, Tick};
 use siphasher::sip::SipHasher13;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -42,9 +44,61 @@ pub struct Key<'a> {
 /// Condition on the name of a key.
 pub type Condition = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
+/// Policies of the databases, each with the number of the change that has set it.
+#[derive(Debug)]
+pub(crate) struct Policies {
+    /// Policy of the databases without one of their own.
+    all: (u64, PolicyChoice),
+    own: BTreeMap<u8, (u64, PolicyChoice)>,
+}
+
+impl Policies {
+    fn new(policy: PolicyChoice) -> Policies {
+        Policies {
+            all: (0, policy),
+            own: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the policy of the databases without one of their own.
+    pub fn all(&self) -> &PolicyChoice {
+        &self.all.1
+    }
+
+    /// Returns the policy of a database with its number.
+    pub fn of(&self, db: u8) -> &(u64, PolicyChoice) {
+        self.own.get(&db).unwrap_or(&self.all)
+    }
+
+    pub fn set_all(&mut self, number: u64, policy: PolicyChoice) {
+        self.all = (number, policy);
+    }
+
+    /// Sets the databases' own policies. One that stays keeps its number. Returns whether there is
+    /// a change.
+    pub fn set_own(&mut self, number: u64, own: BTreeMap<u8, PolicyChoice>) -> bool {
+        let before = std::mem::take(&mut self.own);
+        for (db, policy) in own {
+            let kept = before.get(&db).filter(|(_, old)| old.name == policy.name);
+            let number = kept.map_or(number, |(number, _)| *number);
+            self.own.insert(db, (number, policy));
+        }
+        let names = |own: &BTreeMap<u8, (u64, PolicyChoice)>| -> Vec<(u8, u64)> {
+            own.iter().map(|(db, (number, _))| (*db, *number)).collect()
+        };
+        names(&before) != names(&self.own)
+    }
+
+    fn evict(&self) -> bool {
+        let mut own = self.own.values().map(|(_, policy)| policy);
+        self.all().spec.is_some() || own.any(|policy| policy.spec.is_some())
+    }
+}
+
 /// State of the keyspace that all shards share.
 pub(crate) struct Shared {
     pub memory: Memory,
+    pub quotas: Quotas,
     pub shard_count: usize,
     pub databases: usize,
     pub notify: AtomicBool,
@@ -68,7 +122,8 @@ pub(crate) struct Shared {
     /// Large byte arrays that no entry holds any longer.
     pub large_blocks: Mutex<Vec<Vec<u8>>>,
     pub limits: Limits,
-    pub settings: Mutex<PolicyChoice>,
+    pub policies: Mutex<Policies>,
+    /// Number of the last change of a policy.
     pub settings_number: AtomicU64,
     pub expiry: ExpirySpec,
     /// Index that large collections use for the deadlines of their elements.
@@ -89,6 +144,7 @@ impl Shared {
     ) -> Shared {
         Shared {
             memory: Memory::default(),
+            quotas: Quotas::default(),
             shard_count,
             databases: DATABASES_DEFAULT,
             notify: AtomicBool::new(false),
@@ -103,7 +159,7 @@ impl Shared {
             has_timed_collections: AtomicBool::new(false),
             large_blocks: Mutex::default(),
             limits: Limits::default(),
-            settings: Mutex::new(policy),
+            policies: Mutex::new(Policies::new(policy)),
             settings_number: AtomicU64::new(0),
             expiry,
             element_expiry: ExpirySpec::Ranked(()),
@@ -196,40 +252,57 @@ impl Shared {
         self.settings_number.load(Ordering::Acquire)
     }
 
-    pub fn settings(&self) -> MutexGuard<'_, PolicyChoice> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn policies(&self) -> MutexGuard<'_, Policies> {
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates an empty database in one shard, with the current settings.
-    pub fn new_db(&self, shard: usize, db: u8, now: Tick) -> Box<Db> {
+    /// Changes the policies of databases. `change` returns whether there is a change.
+    pub fn change_policies(&self, change: impl FnOnce(&mut Policies, u64) -> bool) -> bool {
+        let mut policies = self.policies();
+        let number = self.settings_number() + 1;
+        let is_changed = change(&mut policies, number);
+        if is_changed {
+            self.memory.set_evicts(policies.evict());
+            self.settings_number.store(number, Ordering::Release);
+        }
+        is_changed
+    }
+
+    /// Creates an empty database in one shard, with its current policy. Also returns the number of
+    /// the policy.
+    pub fn new_db(&self, shard: usize, number: u8, now: Tick) -> (Box<Db>, u64) {
         assert!(shard < self.shard_count);
         let stagger = shard as f64 / self.shard_count as f64;
         // The number of the shard is in the low bits of the seed. These bits determine the offset
         // at which an index with a periodic cycle begins, so that the cycles of the shards do not
         // coincide.
-        let seed = self.seed ^ shard as u64 ^ u64::from(db) << 32;
+        let seed = self.seed ^ shard as u64 ^ u64::from(number) << 32;
         let expiry = AnyExpiry::new(now, &self.expiry, seed);
         let entries = PackedEntries::new(stagger, self.hash_key, self.expiry.link_bits());
         let mut db = Box::new(Shard::new(entries, expiry));
-        self.apply_settings(&mut db, seed);
-        db
+        let policy = self.apply_policy(shard, number, &mut db);
+        (db, policy)
     }
 
-    pub fn apply_settings(&self, db: &mut Db, seed: u64) {
-        let settings = self.settings();
+    /// Gives a database of a shard its current policy, and returns the policy's number.
+    pub fn apply_policy(&self, shard: usize, number: u8, db: &mut Db) -> u64 {
+        let seed = self.seed ^ shard as u64 ^ u64::from(number) << 32;
+        let policies = self.policies();
+        let (policy_number, choice) = policies.of(number);
         // Without a limit until the first `resize_policies`, which notifies the policy of its
         // capacity.
         let capacity = match self.memory.max_bytes() {
             0 => u64::MAX >> 8,
             max => (max / self.shard_count as u64).max(1),
         };
-        let policy = settings.spec.as_ref().map(|spec| {
+        let policy = choice.spec.as_ref().map(|spec| {
             let policy =
                 AnyPolicy::build(spec, capacity, seed).expect("the name was checked to be served");
             let bits = policy.meta_bits();
             (policy, bits)
         });
-        db.set_ignores_reads(settings.ignores_reads);
-        db.set_policy(policy, settings.scope);
+        db.set_ignores_reads(choice.ignores_reads);
+        db.set_policy(policy, choice.scope);
+        *policy_number
     }
 }

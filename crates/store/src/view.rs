@@ -14,11 +14,11 @@
 use crate::facts::{EntryFacts, Kind};
 use crate::keyspace::Keyspace;
 use crate::object::{Object, encoding_of, has_deadlines, kind_of};
-use crate::shard::{EditedValue, IndexState, Locked, Removal, Room, is_dead};
+use crate::shard::{EditedValue, IndexState, Locked, Removal, is_dead};
 use crate::shared::{Db, Key};
 use crate::soft::deadline_of;
 use crate::tracking::InvalidationCause;
-use cache::{NewValue, Scope, Value};
+use cache::{NewValue, Value};
 use policy::{Budget, Slot, Tick};
 use std::sync::MutexGuard;
 
@@ -32,6 +32,7 @@ mod journal;
 mod lease;
 mod prefetch;
 mod protection;
+mod room;
 mod strings;
 mod tagging;
 mod tracking;
@@ -540,44 +541,5 @@ impl<'a> View<'a> {
         }
         self.parts(key).2.note_change(key, false);
         (slot, deadline)
-    }
-
-    /// Evicts entries if the memory is over its limit. Returns true if writes must be refused: the
-    /// memory is over its limit afterwards and these shards have nothing more to evict, or an arena
-    /// of any shard is nearly full.
-    pub fn is_out_of_memory(&mut self) -> bool {
-        let shared = self.space.shared();
-        if shared.memory.has_full_shard() {
-            return true;
-        }
-        if !shared.memory.is_over() {
-            return false;
-        }
-        let refuses = |locked: &mut Locked| !locked.make_room(0, Room::default(), shared);
-        match &mut self.guards {
-            Guards::One(_, guard) => refuses(guard),
-            Guards::Some(guards) => guards.iter_mut().all(|g| refuses(&mut g.1)),
-            // The shard with the most evictable bytes loses entries first. If each call began at
-            // another one instead, the sizes of small shards would drift apart, and with them their
-            // miss ratios. Values that cannot be evicted do not count, because the other keys of
-            // their shard would be evicted out of proportion. Only if that shard has nothing to
-            // evict does each call begin at another one.
-            Guards::All(guards) => {
-                // Where all keys can be evicted, the sums that are at hand are good enough.
-                let scope = guards.iter().find_map(|guard| guard.scope());
-                let bytes = |at: &usize| match scope {
-                    Some(Scope::Volatile) => guards[*at].evictable_bytes(),
-                    _ => guards[*at].used_bytes(),
-                };
-                let largest = (0..guards.len()).max_by_key(bytes);
-                if largest.is_some_and(|largest| !refuses(&mut guards[largest])) {
-                    return false;
-                }
-                let start = shared.next_turn() % guards.len();
-                let (before, after) = guards.split_at_mut(start);
-                let mut turn = after.iter_mut().chain(before);
-                turn.all(|g| refuses(g))
-            }
-        }
     }
 }

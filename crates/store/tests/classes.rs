@@ -102,7 +102,7 @@ fn rules(number: usize) -> Vec<ClassRule> {
         name: (*name).to_owned(),
         prefix: prefix.as_bytes().to_vec(),
         db: *db,
-        ttl: TtlRules::default(),
+        ..ClassRule::default()
     };
     CLASSES[number].iter().map(rule).collect()
 }
@@ -455,8 +455,8 @@ fn ruled(ttl: TtlRules) -> Keyspace {
     let rule = ClassRule {
         name: "session".to_owned(),
         prefix: b"s:".to_vec(),
-        db: None,
         ttl,
+        ..ClassRule::default()
     };
     let classes = Arc::new(Classes::new(vec![rule]).expect("valid"));
     space.set_classes(&classes);

@@ -310,15 +310,15 @@ fn bytes_outside_evict_no_more_than_their_part() {
         assert!(space.is_outside_full());
         // A value that does not fit beside the part of the host is known before it evicts.
         let part = LIMIT as usize / 4;
-        assert_eq!(space.can_hold(LIMIT as usize - part, 0), is_bounded);
-        assert!(!space.can_hold(LIMIT as usize - part + 1, 0));
+        assert_eq!(space.can_hold(0, LIMIT as usize - part, 0), is_bounded);
+        assert!(!space.can_hold(0, LIMIT as usize - part + 1, 0));
         // Regression: what is to be stored was counted as part of the host's bytes, too.
-        assert!(space.can_hold(LIMIT as usize, LIMIT as usize));
+        assert!(space.can_hold(0, LIMIT as usize, LIMIT as usize));
         let annex = space.annex();
-        assert!(annex.can_hold(LIMIT as usize, 0) && !annex.can_hold(LIMIT as usize + 1, 0));
+        assert!(annex.can_hold(0, LIMIT as usize, 0) && !annex.can_hold(0, LIMIT as usize + 1, 0));
         space.add_outside_bytes(-(LIMIT as i64));
-        assert!(!space.is_outside_full() && space.can_hold(LIMIT as usize, 0));
-        assert!(!space.can_hold(LIMIT as usize + 1, 0));
+        assert!(!space.is_outside_full() && space.can_hold(0, LIMIT as usize, 0));
+        assert!(!space.can_hold(0, LIMIT as usize + 1, 0));
     }
 }
 

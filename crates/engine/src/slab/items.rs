@@ -59,8 +59,8 @@ impl Items for Slab<'_, '_> {
     fn store(&mut self, key: &Key<'_>, request: &StoreRequest<'_>) -> StoreOutcome {
         if !self
             .space
-            .can_hold(request.value.len(), request.value.len())
-            || self.is_full()
+            .can_hold(key.db, request.value.len(), request.value.len())
+            || self.is_full(key.db)
         {
             // The value could not be stored. The old item is deleted, because it is out of date.
             if request.mode == Mode::Plain {
@@ -93,7 +93,7 @@ impl Items for Slab<'_, '_> {
                 if len > request.value_bytes_max {
                     return StoreOutcome::TooLarge;
                 }
-                if !self.space.can_hold(len, request.value.len()) {
+                if !self.space.can_hold(key.db, len, request.value.len()) {
                     return StoreOutcome::Full;
                 }
                 let joined = match request.mode {
@@ -116,7 +116,7 @@ impl Items for Slab<'_, '_> {
         request: &CountRequest,
     ) -> Result<(u64, ItemFacts), CountError> {
         let (number, head) = counted(request, self.view.peek_item(key)?)?;
-        if self.is_full() {
+        if self.is_full(key.db) {
             return Err(CountError::Full);
         }
         let cas = self.cas_of(key, request.new_cas);

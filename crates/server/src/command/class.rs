@@ -35,7 +35,8 @@ pub const TABLE: &[Spec] = commands! {
 /// Text of CLASS HELP.
 const HELP: &[&str] = &[
     "SET <name> [PREFIX <prefix>] [DB <number>] [TTL-DEFAULT <time>] [TTL-MAX <time>]",
-    "    [TTL-JITTER <percentage>] [SLIDING <yes|no>]",
+    "    [TTL-JITTER <percentage>] [SLIDING <yes|no>] [MAXMEMORY <bytes>]",
+    "    [MINMEMORY <bytes>] [POLICY <policy>]",
     "    Define a class of the keys with a prefix, in a database, or both.",
     "DEL <name>",
     "    Remove a class. Its keys stay.",

@@ -10,7 +10,7 @@ mod slots;
 use super::inner::at_one_instant;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::{commands, on_slab};
-use crate::context::{Ctx, Spec};
+use crate::context::{Ctx, Held, Spec};
 use crate::saving::work::refuses_writes;
 use engine::refusal::{Answer, NO_PRIMARY, Refusal};
 use host::{Limits, ScriptHost, is_stopping};
@@ -228,7 +228,7 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
     if ctx.session.is_of_feed() {
         return Ok(Limits {
             is_read_only: is_read_only || no_writes,
-            is_full: false,
+            full: None,
             is_stale: false,
             crosses_slots: true,
         });
@@ -248,15 +248,19 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
     let is_read_only = is_read_only || no_writes;
     let may_grow = !is_read_only && !flags.has(Flags::ALLOW_OOM);
     // The error of a script that is held is not sent.
-    let is_full = may_grow && ctx.make_room().ok_or("ERR writes are held")?;
-    if is_full && !is_compatible {
+    let db = ctx.session.db;
+    let full = match may_grow {
+        true => ctx.make_room(db).map_err(|Held| "ERR writes are held")?,
+        false => None,
+    };
+    if full.is_some() && !is_compatible {
         let text = "OOM allow-oom flag is not set on the script, can not run it when used memory > \
                     'maxmemory'";
         return Err(text.into());
     }
     Ok(Limits {
         is_read_only,
-        is_full,
+        full: full.map(|full| (db, full)),
         is_stale,
         crosses_slots: is_compatible || flags.has(Flags::ALLOW_CROSS_SLOT),
     })

@@ -8,9 +8,9 @@
 use super::inner::{Caller, at_one_instant};
 use super::table::commands;
 use super::{tracking, work};
-use crate::context::{Ctx, Run, Spec, Work};
+use crate::context::{Ctx, Held, Run, Spec, Work};
 use crate::saving::work::refuses_writes;
-use engine::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
+use engine::refusal::{BEYOND_LIMIT, refuse_full};
 use session::clients;
 use session::pubsub::QUEUED_MAX;
 use session::queue::Transaction;
@@ -22,8 +22,11 @@ use session::spec::flag::{
 use session::spec::{Access, Form, Keys, SpecIndex};
 use session::watches::AT_ONCE_MAX;
 use settings::{Config, Id};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use store::Full;
 use wire::number::parse_i64;
 use wire::{Args, CutOff, Reply};
 
@@ -183,7 +186,7 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
     };
     let is_of_feed = ctx.session.is_of_feed();
     // This comes first, because it may release the locks.
-    let Some(is_full) = is_full_for(ctx, &transaction) else {
+    let Ok(full) = full_for(ctx, &transaction) else {
         ctx.session.transaction = Some(transaction);
         return;
     };
@@ -191,10 +194,13 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
     let writes = |(index, args): (SpecIndex, Args<'_>)| {
         ctx.table.choose(index, args).flags() & flag::WRITE != 0
     };
-    let refusal = match is_full {
+    let refusal = match full {
         _ if is_of_feed => None,
-        true => Some(OUT_OF_MEMORY),
-        false => refuses_writes(ctx.server).filter(|_| transaction.iter().any(writes)),
+        Some((db, full)) => Some(refuse_full(&ctx.server.data.keyspace, db, full)),
+        None => {
+            let refusal = refuses_writes(ctx.server).filter(|_| transaction.iter().any(writes));
+            refusal.map(Cow::Borrowed)
+        }
     };
     let is_dirty = has_changed(ctx);
     ctx.session.end_transaction();
@@ -281,19 +287,41 @@ fn run_next(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>, done: u64) 
     units.max(done.saturating_add(work::reply_units(reply_len)))
 }
 
-/// Makes room for the commands. Returns whether memory is full for one of them, or `None` if the
-/// transaction is held; see [`Ctx::make_room`].
-fn is_full_for(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> Option<bool> {
-    let is_any = |flag: u32| {
-        let mut calls = transaction.iter();
-        calls.any(|(index, args)| ctx.table.choose(index, args).flags() & flag != 0)
-    };
-    // A script makes no room itself, because that may release the locks.
-    let (grows, may_grow) = (is_any(flag::DENYOOM), is_any(MAY_WRITE));
-    match !ctx.session.is_of_feed() && (grows || may_grow) {
-        true => ctx.make_room().map(|is_full| is_full && grows),
-        false => Some(false),
+/// Makes room for the commands. If a database to which one of them writes is full, returns that
+/// database and the reason.
+///
+/// # Errors
+/// The transaction is held; see [`Ctx::make_room`].
+fn full_for(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> Result<Option<(u8, Full)>, Held> {
+    if ctx.session.is_of_feed() {
+        return Ok(None);
     }
+    let mut db = ctx.session.db;
+    let (mut grown, mut may_grow) = (BTreeSet::new(), false);
+    for (index, args) in transaction.iter() {
+        let flags = ctx.table.choose(index, args).flags();
+        may_grow |= flags & MAY_WRITE != 0;
+        if flags & flag::DENYOOM != 0 {
+            grown.insert(db);
+        }
+        db = selected(ctx.table[index as usize], args).unwrap_or(db);
+    }
+    // A script makes no room itself, because that may release the locks.
+    if grown.is_empty() && may_grow {
+        ctx.make_room(db)?;
+    }
+    for db in grown {
+        if let Some(full) = ctx.make_room(db)? {
+            return Ok(Some((db, full)));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the database that a command selects.
+fn selected(spec: &Spec, args: Args<'_>) -> Option<u8> {
+    let number = (spec.name == "select").then(|| parse_i64(&args[1]))??;
+    Some(number as u8)
 }
 
 /// Returns the estimated work of all commands.
@@ -303,9 +331,7 @@ fn work_of(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> u64 {
     for (index, args) in transaction.iter() {
         let spec = ctx.table[index as usize];
         sum = sum.saturating_add(units_of(ctx, db, spec, args));
-        if spec.name == "select" {
-            db = parse_i64(&args[1]).map_or(db, |number| number as u8);
-        }
+        db = selected(spec, args).unwrap_or(db);
     }
     sum
 }

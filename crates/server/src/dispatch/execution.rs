@@ -8,7 +8,7 @@ use crate::command::{self, tracking};
 use crate::context::{Ctx, KeyMemo, Segment, Spec};
 use crate::effects;
 use crate::state::Server;
-use engine::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
+use engine::refusal::{BEYOND_LIMIT, refuse_full};
 use engine::segment::Handle;
 use engine::slab::Slab;
 use session::locks::{Locks, Room, lock};
@@ -163,7 +163,7 @@ pub(super) fn call(ctx: &mut Ctx<'_, '_>, index: SpecIndex, spec: &Spec, args: &
     let flags = ctx.table.flags_of(spec, *args);
     if flags & flag::DENYOOM != 0 {
         let server = ctx.server;
-        match ctx.view.make_room() {
+        match ctx.view.make_room(ctx.session.db) {
             Room::Free => {}
             Room::Made => {
                 let moment = server.clock.moment();
@@ -171,8 +171,9 @@ pub(super) fn call(ctx: &mut Ctx<'_, '_>, index: SpecIndex, spec: &Spec, args: &
                     return Step::Held;
                 }
             }
-            Room::None => {
-                ctx.reply.error(OUT_OF_MEMORY);
+            Room::None(full) => {
+                let error = refuse_full(&server.data.keyspace, ctx.session.db, full);
+                ctx.reply.error(&error);
                 return Step::Refused;
             }
         }

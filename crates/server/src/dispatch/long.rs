@@ -40,7 +40,7 @@ use crate::effects::{self, Ran, ReplyAt};
 use crate::replication::role;
 use crate::state::{Server, Workers};
 use durability::replication::READ_ONLY;
-use engine::refusal::OUT_OF_MEMORY;
+use engine::refusal::refuse_full;
 use session::locks::{Locks, Room, lock, lock_now, make_room};
 use session::long::{Job, Task};
 use session::message::Message;
@@ -284,8 +284,10 @@ fn begin<'v>(
     let args = call.args();
     let flags = command::table().flags_of(spec, args);
     // This comes first, because it may release the locks.
-    if flags & flag::DENYOOM != 0 && make_room(&server.data.keyspace, view, locks) == Room::None {
-        reply.error(OUT_OF_MEMORY);
+    if flags & flag::DENYOOM != 0
+        && let Room::None(full) = make_room(&server.data.keyspace, view, locks, session.db)
+    {
+        reply.error(&refuse_full(&server.data.keyspace, session.db, full));
         return Begun::Refused;
     }
     let mut names = HashSet::new();

@@ -42,5 +42,13 @@ pub fn numbers(facts: &ClassFacts) -> Vec<(String, u64)> {
         named("late_ms_mean", mean.unwrap_or(0)),
         named("late_ms_max", counts.late_ms_max),
     ]);
+    if let Some(quota) = &facts.quota {
+        numbers.extend([
+            named("memory", quota.used_bytes),
+            named("maxmemory", quota.limits.max_bytes),
+            named("minmemory", quota.limits.min_bytes),
+            named("refused", quota.refused),
+        ]);
+    }
     numbers
 }

@@ -8,6 +8,7 @@
 use super::recent::Recent;
 use super::{Classes, Gone, OTHER};
 use crate::lifetimes::Spans;
+use crate::quotas::QuotaFacts;
 use crate::shared::Db;
 use cache::TablePosition;
 use policy::Tick;
@@ -72,6 +73,8 @@ pub struct ClassFacts {
     pub bytes: u64,
     /// What happened to its keys.
     pub counts: ClassCounts,
+    /// Memory limits of a class of a whole database, if it has some.
+    pub quota: Option<QuotaFacts>,
 }
 
 /// Facts about all classes, summed over shards.
@@ -87,6 +90,15 @@ impl ClassSums {
     /// of no class. Empty if no class is defined.
     pub fn facts(&self) -> &[ClassFacts] {
         &self.facts
+    }
+
+    /// Adds the facts about memory limits, which shards have published.
+    pub(crate) fn add_quotas(&mut self, facts_of: impl Fn(u8) -> Option<QuotaFacts>) {
+        if let Some(classes) = &self.classes {
+            for (rule, facts) in classes.rules().iter().zip(&mut self.facts) {
+                facts.quota = rule.whole_db().and_then(&facts_of);
+            }
+        }
     }
 
     /// Whether the present keys are still being counted, because classes were defined a moment ago.

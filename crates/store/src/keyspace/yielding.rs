@@ -36,20 +36,34 @@ impl Keyspace {
         // So that the sum is exact as far as this shard is concerned.
         locked.publish_bytes(shared);
         self.publish_evictable(shard, locked);
-        let yields = self.lacks_memory() && locked.evictable_bytes() >= self.yielding_bytes_min();
+        let yields =
+            self.lacks_memory() && locked.evictable_bytes(shared) >= self.yielding_bytes_min();
         let evicts = yields && locked.make_room(0, Room::default(), shared);
+        let evicts_own = self.evict_from_full(locked);
         self.publish_evictable(shard, locked);
         if yields && !evicts {
             self.cells[shard]
                 .evictable_bytes
                 .store(0, Ordering::Relaxed);
         }
-        evicts
+        evicts || evicts_own
+    }
+
+    /// Evicts some entries from databases over their own limits. Returns whether there may be more
+    /// to evict.
+    fn evict_from_full(&self, locked: &mut Locked) -> bool {
+        let shared = self.shared();
+        if !shared.quotas.are_kept() || self.is_frozen() {
+            return false;
+        }
+        let full = (0..self.databases()).map(|db| db as u8);
+        let full = full.filter(|db| shared.quotas.lacks(*db, 0));
+        full.fold(false, |more, db| locked.make_room_in(db, shared) || more)
     }
 
     /// Publishes how many bytes can be evicted from a shard.
-    pub(super) fn publish_evictable(&self, shard: usize, locked: &Locked) {
-        let bytes = locked.evictable_bytes();
+    pub(crate) fn publish_evictable(&self, shard: usize, locked: &Locked) {
+        let bytes = locked.evictable_bytes(self.shared());
         let cell = &self.cells[shard];
         cell.evictable_bytes.store(bytes, Ordering::Relaxed);
     }

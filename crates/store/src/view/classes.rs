@@ -190,9 +190,25 @@ impl Keyspace {
     /// Defines the classes of keys. Background work counts the present keys.
     pub fn set_classes(&self, classes: &Arc<Classes>) {
         // All at once, so that no command finds two definitions.
-        let mut view = self.lock_all(Tick(0));
-        for locked in view.all() {
-            locked.set_classes(classes, self.shared());
+        let (mut view, shared) = (self.lock_all(Tick(0)), self.shared());
+        let own = classes.policies();
+        let has_changed = shared.change_policies(|policies, number| policies.set_own(number, own));
+        let mut used_bytes = vec![0; self.databases()];
+        for (db, sum) in used_bytes.iter_mut().enumerate() {
+            let shards = view.all().iter_mut();
+            *sum = shards.map(|locked| locked.take_db_bytes(db as u8)).sum();
+        }
+        let used_bytes = |db: u8| used_bytes[usize::from(db)];
+        shared
+            .quotas
+            .set(self.databases(), classes.limits(), used_bytes);
+        for (shard, locked) in view.all().iter_mut().enumerate() {
+            locked.set_classes(classes, shared);
+            if has_changed {
+                self.apply_new_settings(shard, locked);
+            }
+            locked.resize_policies(shared);
+            self.publish_evictable(shard, locked);
         }
     }
 
@@ -204,6 +220,7 @@ impl Keyspace {
                 sums.add(classes);
             }
         }
+        sums.add_quotas(|db| self.shared().quotas.facts(db));
         sums
     }
 }

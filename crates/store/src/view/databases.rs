@@ -151,8 +151,9 @@ impl View<'_> {
     pub fn swap(&mut self, a: u8, b: u8) {
         let space = self.space;
         let mut has_ready = false;
-        for locked in self.all() {
+        for (shard, locked) in self.all().iter_mut().enumerate() {
             locked.swap(a, b, space.shared());
+            space.apply_new_settings(shard, locked);
             has_ready |= locked.waiting.has_ready();
         }
         self.all()[0].changes += 1;

@@ -136,8 +136,12 @@ impl View<'_> {
         if let Some(slot) = found {
             locked.preserve_whole(key.db, slot, shared);
         }
-        let db =
-            locked.dbs[key.db as usize].get_or_insert_with(|| shared.new_db(shard, key.db, now));
+        let applied = &mut locked.applied[key.db as usize];
+        let db = locked.dbs[key.db as usize].get_or_insert_with(|| {
+            let (db, policy) = shared.new_db(shard, key.db, now);
+            *applied = policy;
+            db
+        });
         cache::Entries::begin(&mut db.entries, now);
         if let Some(slot) = found {
             let (slot, dropped) = db.change(slot, value, at);

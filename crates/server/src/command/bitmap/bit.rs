@@ -61,7 +61,7 @@ pub fn setbit(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     };
     if was_set != is_set || old_len.is_none_or(|len| len <= at) {
         if old_len.is_none_or(|len| len <= at) {
-            ctx.view.check_growth(at + 1, 0)?;
+            ctx.view.check_growth(key.db, at + 1, 0)?;
         }
         ctx.view.edit(&key, |bytes| {
             if bytes.len() <= at {

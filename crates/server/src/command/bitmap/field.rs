@@ -257,7 +257,7 @@ pub fn bitfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let old_len = ctx.view.peek(&key)?.map(<[u8]>::len);
     let has_grown = old_len.is_none_or(|old| old < len);
     if has_grown {
-        ctx.view.check_growth(len, 0)?;
+        ctx.view.check_growth(key.db, len, 0)?;
     }
     if !has_grown {
         let bytes = ctx.view.get(&key)?.unwrap_or(&[]);

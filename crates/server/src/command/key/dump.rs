@@ -61,7 +61,7 @@ pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         return Ok(());
     }
     ctx.view
-        .check_growth(restored.string_len(), args[3].len())?;
+        .check_growth(key.db, restored.string_len(), args[3].len())?;
     restored.store(ctx.view.view, &key, deadline);
     ctx.view.notify(Class::New, "new", &key);
     ctx.view.notify(Class::Generic, "restore", &key);

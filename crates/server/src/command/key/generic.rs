@@ -154,6 +154,9 @@ pub fn copy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         ctx.reply.integer(0);
         return Ok(());
     }
+    if ctx.refuses_to_add(db) {
+        return Ok(());
+    }
     let bytes = ctx.view.facts(&from).map_or(0, |facts| facts.bytes);
     check_memory(bytes)?;
     ctx.view.copy(&from, &to);
@@ -172,6 +175,9 @@ pub fn move_key(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         return Err(Refusal::SameObject);
     }
     let is_done = ctx.view.kind(&from).is_some() && ctx.view.kind(&to).is_none();
+    if is_done && ctx.refuses_to_add(db) {
+        return Ok(());
+    }
     if is_done {
         ctx.view.rename(&from, &to);
         ctx.view.notify(Class::New, "new", &to);

@@ -7,7 +7,7 @@ use crate::context::{Chosen, Ctx};
 use crate::permission::check;
 use crate::saving::work::refuses_writes;
 use crate::state::{Data, Lifecycle, Observability, Server};
-use engine::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
+use engine::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY, refuse_full};
 use log::Level;
 use rustix::time::{ClockId, clock_gettime};
 use script::Host;
@@ -15,8 +15,10 @@ use session::clock::Clock;
 use session::notices::Kind;
 use session::spec::{SpecIndex, flag};
 use settings::{Config, Id};
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+use store::Full;
 use wire::{Args, Output, Protocol, Reply};
 
 /// Permissions of a script.
@@ -24,8 +26,8 @@ use wire::{Args, Output, Protocol, Reply};
 pub struct Limits {
     /// Whether commands that write are refused.
     pub is_read_only: bool,
-    /// Whether memory was full when the script began.
-    pub is_full: bool,
+    /// The database that was selected when the script began, and why it was full.
+    pub full: Option<(u8, Full)>,
     /// Whether the keys may not be served, because the connection to the primary is lost.
     pub is_stale: bool,
     /// Whether the commands may use keys of several slots of a cluster.
@@ -185,6 +187,10 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
             let caller = Caller::Script(out);
             return self.ctx.refuse_inner(Some(chosen), text, caller);
         }
+        if let Some(text) = self.full(chosen) {
+            let caller = Caller::Script(out);
+            return self.ctx.refuse_inner(Some(chosen), &text, caller);
+        }
         let rule = self.slots.as_mut();
         if let Some(text) = rule.and_then(|rule| rule.refusal(self.ctx, &chosen, args)) {
             let caller = Caller::Script(out);
@@ -274,15 +280,28 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
         {
             return Some(error);
         }
-        // After its first write a script is not stopped in the middle.
-        if self.limits.is_full && flags & flag::DENYOOM != 0 && !self.watch.has_written {
-            return Some(OUT_OF_MEMORY);
-        }
         let len = || args.iter().map(<[u8]>::len).sum();
-        if flags & flag::DENYOOM != 0 && self.ctx.view.is_too_large(len(), 0) {
+        let db = self.ctx.session.db;
+        if flags & flag::DENYOOM != 0 && self.ctx.view.is_too_large(db, len(), 0) {
             return Some(OUT_OF_MEMORY);
         }
         None
+    }
+
+    /// Returns the error for a command of a script that writes to a full database. After its first
+    /// write a script is not stopped in the middle.
+    fn full(&mut self, chosen: Chosen) -> Option<Cow<'static, str>> {
+        let db = self.ctx.session.db;
+        if chosen.flags() & flag::DENYOOM == 0 || self.watch.has_written || self.watch.is_of_feed {
+            return None;
+        }
+        let full = match self.limits.full {
+            // The script has selected another database since.
+            Some((first, Full::Database)) if first != db => self.ctx.view.view.lacks_room(db),
+            Some((_, full)) => Some(full),
+            None => self.ctx.view.view.lacks_room(db),
+        };
+        full.map(|full| refuse_full(&self.ctx.server.data.keyspace, db, full))
     }
 }
 

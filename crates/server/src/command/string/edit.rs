@@ -37,7 +37,7 @@ pub fn setrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     let end = grown(offset, value.len())?;
     if end > old_len.unwrap_or(0) {
-        ctx.view.check_growth(end, value.len())?;
+        ctx.view.check_growth(key.db, end, value.len())?;
     }
     let len = ctx.view.edit(&key, |bytes| {
         if bytes.len() < end {
