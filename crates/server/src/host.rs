@@ -119,6 +119,8 @@ struct Host<K> {
     moving: Moving,
     /// Revision up to which all changes of records were read.
     followed: Revision,
+    /// Revision of the last record that this node has written and noted before its change arrived.
+    noted: Revision,
     /// Revision of the last request for a failover whose removal was sent.
     removed_request: i64,
     roles: Roles,
@@ -177,6 +179,7 @@ impl<K: Kv> Host<K> {
             change: None,
             moving: Moving::default(),
             followed: Revision(0),
+            noted: Revision(0),
             removed_request: 0,
             roles,
         }

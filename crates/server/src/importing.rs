@@ -30,6 +30,9 @@ const KEYS_PER_STEP: usize = 512;
 /// Error for the messages of a move that has ended, or of an earlier connection.
 const NOT_EXPECTED: &str = "ERR no keys of this move are expected on this connection";
 
+/// Error while writes are held. The source begins again later.
+const HELD: &str = "TRYAGAIN writes are held";
+
 /// Begins an attempt of a move over a new connection. Returns whether keys may be sent: there are
 /// none of an earlier attempt.
 ///
@@ -51,6 +54,12 @@ pub fn start(server: &Server, id: &[u8], link: u64) -> Result<bool, &'static str
     Ok(one.phase == Phase::Receiving)
 }
 
+/// Whether writes are held, for a stop or a change of the primary for example. The keys must not
+/// change then. While a shard is locked, the result is not true if writes were held before.
+pub fn holds_writes(server: &Server) -> bool {
+    server.data.pause.holds(true, server.clock.moment())
+}
+
 /// Returns the move over a connection that may send keys.
 fn expected(moves: &mut BTreeMap<Name, Arriving>, link: u64) -> Result<&mut Arriving, String> {
     let mut moves = moves.values_mut();
@@ -68,6 +77,9 @@ pub fn receive(server: &Server, args: Args<'_>) -> Result<(), String> {
     let link = number(1).filter(|link| *link > 0).ok_or_else(wrong)?;
     // Until the end, so that the message is complete before the state of the move changes further.
     let _receiving = server.cluster.moves.receiving();
+    if holds_writes(server) {
+        return Err(HELD.to_owned());
+    }
     let slots = {
         let mut arriving = server.cluster.moves.arriving();
         let one = expected(&mut arriving, link)?;
@@ -88,8 +100,7 @@ pub fn receive(server: &Server, args: Args<'_>) -> Result<(), String> {
     let db = db.filter(|db| usize::from(*db) < server.data.keyspace.databases());
     let db = db.ok_or_else(|| "ERR DB index is out of range".to_owned())?;
     if args.is(0, "tags") {
-        invalidate(server, &slots, db, args.from(3));
-        return Ok(());
+        return invalidate(server, &slots, db, args.from(3));
     }
     let name = args.get(3).ok_or_else(wrong)?;
     if !has(&slots, slot(name)) || server.cluster.routes().is_own(slot(name)) {
@@ -97,8 +108,7 @@ pub fn receive(server: &Server, args: Args<'_>) -> Result<(), String> {
     }
     let key = server.data.keyspace.key(db, name);
     if args.is(0, "del") {
-        remove(server, &[key]);
-        return Ok(());
+        return remove(server, &[key]);
     }
     let (true, Some(deadline)) = (args.is(0, "key"), number(4)) else {
         return Err(wrong());
@@ -140,6 +150,9 @@ fn store(
     }
     if server.replication.is_replica() {
         return Err(NOT_EXPECTED.to_owned());
+    }
+    if holds_writes(server) {
+        return Err(HELD.to_owned());
     }
     view.set_horizon(EARLIEST);
     add_removals(server, &mut view);
@@ -198,18 +211,25 @@ fn forget_events(view: &mut View<'_>, key: &Key<'_>) {
 }
 
 /// Removes keys of one database without events, and their withheld events.
-fn remove(server: &Server, keys: &[Key<'_>]) {
+fn remove(server: &Server, keys: &[Key<'_>]) -> Result<(), String> {
     let space = &server.data.keyspace;
     for key in keys {
         let mut view = space.lock_one(space.shard_of(key), server.clock.now());
-        delete(server, &mut view, key);
+        if !delete(server, &mut view, key) {
+            return Err(HELD.to_owned());
+        }
     }
+    Ok(())
 }
 
-fn delete(server: &Server, view: &mut View<'_>, key: &Key<'_>) {
+/// Returns false if writes are held, so that the key stays.
+fn delete(server: &Server, view: &mut View<'_>, key: &Key<'_>) -> bool {
     // The history of a replica is its primary's.
     if server.replication.is_replica() {
-        return;
+        return true;
+    }
+    if holds_writes(server) {
+        return false;
     }
     view.set_horizon(EARLIEST);
     add_removals(server, view);
@@ -219,10 +239,16 @@ fn delete(server: &Server, view: &mut View<'_>, key: &Key<'_>) {
             .feed
             .append(key.db, [&b"DEL"[..], key.bytes].into_iter());
     }
+    true
 }
 
 /// Removes the arriving keys that have any of some tags, which the source has invalidated.
-fn invalidate(server: &Server, slots: &[RangeInclusive<u16>], db: u8, tags: Args<'_>) {
+fn invalidate(
+    server: &Server,
+    slots: &[RangeInclusive<u16>],
+    db: u8,
+    tags: Args<'_>,
+) -> Result<(), String> {
     let space = &server.data.keyspace;
     let mut names: Vec<Box<[u8]>> = Vec::new();
     let mut view = space.lock_all(server.clock.now());
@@ -234,7 +260,7 @@ fn invalidate(server: &Server, slots: &[RangeInclusive<u16>], db: u8, tags: Args
     }
     drop(view);
     let keys: Vec<Key<'_>> = names.iter().map(|name| space.key(db, name)).collect();
-    remove(server, &keys);
+    remove(server, &keys)
 }
 
 /// Publishes the withheld events of slots, or forgets them.
@@ -291,7 +317,10 @@ pub fn sweep(server: &Server) {
         return;
     }
     for db in 0..server.data.keyspace.databases() {
-        sweep_db(server, &receiving, db as u8);
+        if !sweep_db(server, &receiving, db as u8) {
+            moves.wants_sweep.store(true, Relaxed);
+            return;
+        }
     }
     forget_foreign_events(server, &receiving);
     if server.replication.is_replica() || server.lifecycle.stops() {
@@ -305,7 +334,8 @@ pub fn sweep(server: &Server) {
     }
 }
 
-fn sweep_db(server: &Server, receiving: &[RangeInclusive<u16>], db: u8) {
+/// Returns false if writes are held, so that keys may be left.
+fn sweep_db(server: &Server, receiving: &[RangeInclusive<u16>], db: u8) -> bool {
     let space = &server.data.keyspace;
     let mut cursor = 0;
     loop {
@@ -325,12 +355,14 @@ fn sweep_db(server: &Server, receiving: &[RangeInclusive<u16>], db: u8) {
             // The routes may have changed. They do not change again before the lock ends.
             let routes = server.cluster.routes();
             if is_foreign(server, &routes, receiving, slot(name)) {
-                delete(server, &mut view, &key);
+                if !delete(server, &mut view, &key) {
+                    return false;
+                }
                 server.cluster.moves.swept_keys.fetch_add(1, Relaxed);
             }
         }
         if cursor == 0 || server.lifecycle.stops() {
-            return;
+            return true;
         }
     }
 }

@@ -114,7 +114,7 @@ pub fn end_fence(server: &Server) {
 }
 
 /// Changes the routes, and waits for the commands that were routed before.
-fn change(server: &Server, change: impl FnOnce(&mut Routes)) {
+pub fn change(server: &Server, change: impl FnOnce(&mut Routes)) {
     replace(server, change);
     await_commands(server);
     withhold_events(server);

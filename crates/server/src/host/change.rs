@@ -6,6 +6,7 @@
 //! primary removes it, whether the shard changes hands or not.
 
 use super::{Host, Message};
+use crate::cluster::install;
 use crate::effects;
 use crate::state::Server;
 use ::cluster::{Action, Instant, Name};
@@ -144,7 +145,8 @@ impl<K: Kv> Host<K> {
                 change.to
             );
             hold(&self.server);
-            // The last request before the change: later bytes would not be in the replica's history.
+            // The last request before the change: later bytes would not be in the history of the
+            // replica.
             self.ask_soon();
             self.lead(now);
             (change.step, change.deadline) = (Step::Holds, now.after(HOLD_MS_MAX));
@@ -218,6 +220,8 @@ impl<K: Kv> Host<K> {
 fn hold(server: &Server) {
     server.cluster.seat.is_changing.store(true, Relaxed);
     server.data.hold_for_failover(true);
+    // Transactions that release their shards in between have begun before.
+    install::change(server, |_| {});
     let mut view = server.data.keyspace.lock_all(server.clock.now());
     if server.feed.is_on() {
         effects::add_all_removals(&server.data.keyspace, &server.feed, &mut view);

@@ -107,7 +107,7 @@ impl<K: Kv> Host<K> {
             actions.extend(entries);
             let due = self.lead.asked_at.map(|at| at.after(beat_ms));
             // Writes that are held must not wait for a request that can come later, and what the
-            // primary adds after it has handed the shard over is not in the history of the next one.
+            // primary adds after it has handed the shard over is not in the next one's history.
             let is_due = match self.change.as_ref().filter(|change| change.holds()) {
                 None => is_new || due.is_none_or(|due| now >= due),
                 Some(change) => is_new && !change.is_sent(),

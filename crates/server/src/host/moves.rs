@@ -84,6 +84,11 @@ fn revisions(mark: Mark) -> Revisions {
 impl<K: Kv> Host<K> {
     /// Begins, continues and ends moves.
     pub(super) fn pursue_moves(&mut self, now: Instant) {
+        // The rules compare records as of one revision. With a record of this node that is newer
+        // than the others, a commit that has applied would look void.
+        if self.followed < self.noted {
+            return;
+        }
         if std::mem::take(&mut self.moving.is_stale) {
             let all = self.directory.moves().iter();
             let mut all: Vec<_> = all.collect();
@@ -111,6 +116,10 @@ impl<K: Kv> Host<K> {
 
     /// Returns this node's shard if it may take part in moves.
     fn own(&self, now: Instant) -> Option<Own> {
+        // A stop or a change of the primary has begun: the keys must not change any more.
+        if importing::holds_writes(&self.server) {
+            return None;
+        }
         let mut place = self.server.cluster.seat.place();
         let place = place.as_mut().filter(|place| place.member.serves(now))?;
         place.member.wrote(self.server.feed.end());

@@ -283,6 +283,7 @@ impl<K: Kv> Host<K> {
 
     /// Takes a record that this node has written, before its change arrives.
     fn note_own(&mut self, key: String, value: String, revision: i64) {
+        self.noted = self.noted.max(Revision(revision as u64));
         let name = key
             .strip_prefix(SHARDS)
             .map(str::as_bytes)
