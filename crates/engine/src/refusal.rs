@@ -9,6 +9,9 @@ use wire::output::can_allocate;
 /// Error reply when memory is full.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
+/// Error reply to a read that would create a consumer in a database that has reached its own limit.
+pub const CLASS_FULL: &str = "OOM the class of the database has reached its maxmemory";
+
 /// Counts a write to a full database, and returns the error reply to it.
 pub fn refuse_full(space: &Keyspace, db: u8, full: Full) -> Cow<'static, str> {
     if full == Full::Memory {

@@ -72,8 +72,8 @@ impl Slab<'_, '_> {
         make_room(self.space, self.view, self.locks, db)
     }
 
-    /// Whether memory is full and nothing can be evicted. The caller must have locked all shards if
-    /// its own have no room.
+    /// Whether a database or all memory is full and nothing can be evicted. The caller must have
+    /// locked all shards if its own have no room.
     #[inline]
     pub fn is_full(&mut self, db: u8) -> bool {
         let room = self.make_room(db);

@@ -42,6 +42,7 @@ pub mod work;
 
 use crate::context::{Spec, Table};
 use std::sync::OnceLock;
+use wire::Args;
 
 /// Tables of all families.
 const FAMILIES: &[&[Spec]] = &[
@@ -83,6 +84,15 @@ static TABLE: OnceLock<Table> = OnceLock::new();
 #[inline]
 pub fn table() -> &'static Table {
     TABLE.get_or_init(new_table)
+}
+
+/// Returns the database to which a command writes. COPY may name another one than the selected.
+#[inline]
+pub fn written_db(spec: &Spec, args: Args<'_>, selected: u8) -> u8 {
+    match spec.name {
+        "copy" => key::copied_to(args).unwrap_or(selected),
+        _ => selected,
+    }
 }
 
 /// Creates the table in which all commands have their own names.

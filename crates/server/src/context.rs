@@ -362,18 +362,14 @@ impl<'v> Ctx<'_, 'v> {
         }
     }
 
-    /// Refuses a command that would add a key to a database other than the selected one, if that is
-    /// over its own limit. Returns whether it has written the error.
+    /// Refuses MOVE to a database that is over its own limit and evicts nothing, because it would
+    /// grow without bound. Returns whether it has written the error.
     pub fn refuses_to_add(&mut self, db: u8) -> bool {
         if self.session.is_of_feed() || db == self.session.db {
             return false;
         }
         let space = &self.server.data.keyspace;
-        let is_full = match std::ptr::eq(self.view.space, space) {
-            true => self.view.view.is_db_full(db),
-            // A long command has borrowed its keys.
-            false => space.is_full_for_good(db),
-        };
+        let is_full = space.is_full_for_good(db);
         if is_full {
             self.reply.error(&refuse_full(space, db, Full::Database));
         }

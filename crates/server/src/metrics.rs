@@ -104,7 +104,7 @@ type QuotaMetric = (Type, &'static str, &'static str, fn(&QuotaFacts) -> u64);
 const QUOTAS: [QuotaMetric; 4] = [
     (Type::Gauge, "memory_bytes", "Memory of the database of the class, if it has limits.", |one| one.used_bytes),
     (Type::Gauge, "memory_max_bytes", "Maximum memory of the database of the class; 0 for none.", |one| one.limits.max_bytes),
-    (Type::Gauge, "memory_min_bytes", "Memory of the class from which other databases evict nothing.", |one| one.limits.min_bytes),
+    (Type::Gauge, "memory_min_bytes", "Memory that the database of the class keeps while others grow; 0 for none.", |one| one.limits.min_bytes),
     (Type::Counter, "refused_writes", "Number of commands refused because the class had reached its maximum.", |one| one.refused),
 ];
 

@@ -52,7 +52,8 @@ pub fn make_room<'v>(space: &'v Keyspace, view: &mut View<'v>, locks: &Locks, db
     let Some(full) = view.lacks_room(db) else {
         return Room::Free;
     };
-    if *locks == Locks::All {
+    // Other shards of a database that evicts nothing have no room either.
+    if *locks == Locks::All || full == Full::Database && space.is_full_for_good(db) {
         return Room::None(full);
     }
     // Two steps, so that locks are always taken in ascending order. The locked shards are released

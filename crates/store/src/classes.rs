@@ -100,14 +100,18 @@ pub struct ClassRule {
 }
 
 impl ClassRule {
+    /// Whether the class has memory limits or a policy.
+    fn has_own_memory(&self) -> bool {
+        self.limits != DbLimits::default() || self.policy.is_some()
+    }
+
     /// Returns an error unless the memory limits and the policy are possible.
     fn check_memory(&self) -> Result<(), String> {
         let DbLimits {
             min_bytes,
             max_bytes,
         } = self.limits;
-        let has_own = max_bytes > 0 || min_bytes > 0 || self.policy.is_some();
-        if has_own && self.whole_db().is_none() {
+        if self.has_own_memory() && self.whole_db().is_none() {
             return Err(format!(
                 "class {}: maxmemory, minmemory and policy need a class of a whole database (db without prefix), because keys with a prefix share the policy of their database",
                 self.name
@@ -296,10 +300,11 @@ impl Classes {
         &self.rules
     }
 
-    /// Returns the memory limits of databases with the names of their classes.
+    /// Returns the memory limits of the databases that have limits or a policy of their own, with
+    /// the names of their classes.
     pub(crate) fn limits(&self) -> BTreeMap<u8, (String, DbLimits)> {
         let of_dbs = self.rules.iter().filter_map(|rule| {
-            let db = rule.whole_db()?;
+            let db = rule.whole_db().filter(|_| rule.has_own_memory())?;
             Some((db, (rule.name.clone(), rule.limits)))
         });
         of_dbs.collect()

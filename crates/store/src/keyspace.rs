@@ -352,21 +352,26 @@ impl Keyspace {
         due.or_else(|| Some(stale()).filter(|since| *since <= now && !self.is_frozen()))
     }
 
-    /// Applies changed settings to a shard's policies. It waits until the drain after the previous
-    /// change is complete.
+    /// Applies changed policies to a shard's databases. A database keeps its policy until the drain
+    /// after its previous change is complete.
     pub(crate) fn apply_new_settings(&self, shard: usize, locked: &mut Locked) {
         let number = self.shared.settings_number.load(Ordering::Acquire);
-        if locked.settings == number || locked.dbs.iter().flatten().any(|d| d.is_draining()) {
+        if locked.settings == number {
             return;
         }
-        locked.settings = number;
+        let mut is_complete = true;
         for (i, db) in locked.dbs.iter_mut().enumerate() {
             let number = self.shared.policies().of(i as u8).0;
-            if let Some(db) = db
-                && locked.applied[i] != number
-            {
-                locked.applied[i] = self.shared.apply_policy(shard, i as u8, db);
+            let Some(db) = db.as_mut().filter(|_| locked.applied[i] != number) else {
+                continue;
+            };
+            match db.is_draining() {
+                true => is_complete = false,
+                false => locked.applied[i] = self.shared.apply_policy(shard, i as u8, db),
             }
+        }
+        if is_complete {
+            locked.settings = number;
         }
     }
 

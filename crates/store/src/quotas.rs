@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// Part of the maximum by which the sum of a database's bytes may be off.
 const SLACK_PART: u64 = 64;
 
-/// DbLimits of a database.
+/// Memory limits of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DbLimits {
     /// Bytes that the database keeps while others grow; 0 for none.
@@ -68,7 +68,7 @@ struct Quota {
 /// The limits of all databases.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
-    /// By database. Absent until a class sets a limit.
+    /// By database. Absent until a class sets limits or a policy.
     dbs: OnceLock<Box<[Quota]>>,
     /// Whether the limits do not hold: a replica or the load of a file follows others.
     is_ignored: AtomicBool,
@@ -77,7 +77,8 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
-    /// Whether a class has ever set a limit, so that shards publish the bytes of databases.
+    /// Whether a class has ever set limits or a policy, so that shards publish the bytes of
+    /// databases.
     #[inline]
     pub fn are_kept(&self) -> bool {
         self.dbs.get().is_some()
@@ -123,7 +124,7 @@ impl Quotas {
         limits: BTreeMap<u8, (String, DbLimits)>,
         used_bytes: impl Fn(u8) -> u64,
     ) {
-        if !self.are_kept() && limits.values().all(|(_, limits)| limits.is_empty()) {
+        if !self.are_kept() && limits.is_empty() {
             return;
         }
         let dbs = self.dbs.get_or_init(|| {
@@ -185,6 +186,12 @@ impl Quotas {
         let max = Some(quota.max_bytes.load(Relaxed)).filter(|max| *max > 0)?;
         let used = quota.used_bytes.load(Relaxed).max(bytes).max(1);
         Some((u128::from(max) * u128::from(bytes) / u128::from(used)) as u64)
+    }
+
+    /// Returns the published bytes of a database.
+    pub fn used_bytes(&self, db: u8) -> u64 {
+        self.kept(db)
+            .map_or(0, |quota| quota.used_bytes.load(Relaxed))
     }
 
     /// Returns the change of a database's bytes that one of `shards` shards need not publish.

@@ -105,8 +105,8 @@ pub(crate) struct Locked {
     resized_at_bytes: u64,
     /// Positions at which draining a replaced policy continues, by database.
     drain_cursors: Vec<u32>,
-    /// Number of the settings that the shard's policies follow. If it is lower than the keyspace's,
-    /// a change has not been applied yet.
+    /// Number of the settings that the shard's policies follow. If it is not the keyspace's, a
+    /// change may not have been applied to all databases yet.
     pub settings: u64,
     /// Instant since which entries with invalidated tags wait to be removed.
     pub stale_since: Option<Tick>,
@@ -424,10 +424,8 @@ impl Locked {
         self.dbs.swap(i, j);
         self.db_bytes.swap(i, j);
         self.applied.swap(i, j);
-        if self.applied[i] != self.applied[j] {
-            // A policy belongs to the number of a database.
-            self.settings = u64::MAX;
-        }
+        // A policy belongs to the number of a database.
+        self.settings = u64::MAX;
         if shared.quotas.are_kept() {
             self.publish_db(a, 0, shared);
             self.publish_db(b, 0, shared);

@@ -79,8 +79,9 @@ impl Policies {
     pub fn set_own(&mut self, number: u64, own: BTreeMap<u8, PolicyChoice>) -> bool {
         let before = std::mem::take(&mut self.own);
         for (db, policy) in own {
-            let kept = before.get(&db).filter(|(_, old)| old.name == policy.name);
-            let number = kept.map_or(number, |(number, _)| *number);
+            let effective = before.get(&db).unwrap_or(&self.all);
+            let is_kept = effective.1.name == policy.name;
+            let number = if is_kept { effective.0 } else { number };
             self.own.insert(db, (number, policy));
         }
         let names = |own: &BTreeMap<u8, (u64, PolicyChoice)>| -> Vec<(u8, u64)> {

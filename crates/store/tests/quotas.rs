@@ -25,7 +25,7 @@ enum Op {
     Background,
     Memory(u64),
     Classes(bool),
-    Swap,
+    Swap(u8, u8),
     Flush(u8),
 }
 
@@ -37,7 +37,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => Just(Op::Background),
         2 => prop_oneof![Just(0), 3 * MB..8 * MB].prop_map(Op::Memory),
         2 => any::<bool>().prop_map(Op::Classes),
-        1 => Just(Op::Swap),
+        1 => (0..DBS, 0..DBS).prop_map(|(one, other)| Op::Swap(one, other)),
         1 => (0..DBS).prop_map(Op::Flush),
     ]
 }
@@ -168,9 +168,13 @@ impl Bench {
                 self.compare();
                 self.was_evictable = false;
             }
-            Op::Swap => {
-                self.space.lock_all(Tick(START)).swap(CACHE, OWN);
-                self.stored.swap(CACHE.into(), OWN.into());
+            Op::Swap(one, other) => {
+                self.space.lock_all(Tick(START)).swap(one, other);
+                self.stored.swap(one.into(), other.into());
+                self.was_evictable = true;
+                self.background();
+                self.compare();
+                self.was_evictable = false;
             }
             Op::Flush(db) => {
                 self.space.lock_all(Tick(START)).flush(db);
@@ -261,6 +265,48 @@ fn a_full_database_refuses_writes_and_the_others_go_on() {
     assert!(bench.stored[usize::from(KEPT)].len() < 30);
     assert!(!bench.space.can_hold(KEPT, MB as usize, 0));
     bench.space.check();
+}
+
+#[test]
+fn a_database_that_gets_other_keys_keeps_its_policy() {
+    let mut bench = Bench {
+        space: space(),
+        stored: Default::default(),
+        has_classes: true,
+        was_evictable: false,
+    };
+    bench.space.set_classes(&Arc::new(classes()));
+    (0..20).for_each(|number| assert_eq!(bench.set(CACHE, number, 10_000), None));
+    // Regression: shards in which the queue had no keys kept the policy of the cache.
+    bench.run(Op::Swap(CACHE, QUEUE));
+    bench.space.set_maxmemory(MB);
+    for number in 0..500 {
+        let _ = bench.set(OWN, number, 10_000);
+    }
+    bench.background();
+    bench.compare();
+    assert_eq!(bench.stored[usize::from(QUEUE)].len(), 20);
+}
+
+#[test]
+fn a_lower_limit_takes_keys_from_all_shards() {
+    let mut bench = Bench {
+        space: space(),
+        stored: Default::default(),
+        has_classes: true,
+        was_evictable: false,
+    };
+    bench.space.set_classes(&Arc::new(Classes::default()));
+    (0..400).for_each(|number| assert_eq!(bench.set(OWN, number, 10_000), None));
+    bench.space.set_classes(&Arc::new(classes()));
+    bench.background();
+    bench.compare();
+    let mut left = [0; SHARDS];
+    for number in bench.stored[usize::from(OWN)].keys() {
+        let name = Bench::name(*number);
+        left[bench.space.shard_of(&bench.space.key(OWN, &name))] += 1;
+    }
+    assert!(left.iter().all(|keys| (15..40).contains(keys)), "{left:?}");
 }
 
 #[test]

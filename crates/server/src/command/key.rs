@@ -14,6 +14,7 @@ use super::table::{commands, on_slab};
 use super::work;
 use crate::context::{Run, Spec, on_both, settle};
 use engine::lifetime::Unit;
+pub use generic::copied_to;
 use session::spec::flag::{CONTAINER, DENYOOM, FAST, LOADING, READONLY, STALE, UNBOUNDED, WRITE};
 use session::spec::{Access, Form, Keys};
 

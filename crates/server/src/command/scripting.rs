@@ -12,7 +12,7 @@ use super::subcommand::{help, refuse_subcommand};
 use super::table::{commands, on_slab};
 use crate::context::{Ctx, Held, Spec};
 use crate::saving::work::refuses_writes;
-use engine::refusal::{Answer, NO_PRIMARY, Refusal};
+use engine::refusal::{Answer, NO_PRIMARY, Refusal, refuse_full};
 use host::{Limits, ScriptHost, is_stopping};
 use script::{Digest, Engine, Flags, Script};
 use session::scripting::Scripting;
@@ -24,6 +24,7 @@ use session::waiting::BlockingState;
 use settings::Id;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use store::Full;
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -228,6 +229,7 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
     if ctx.session.is_of_feed() {
         return Ok(Limits {
             is_read_only: is_read_only || no_writes,
+            needs_room: false,
             full: None,
             is_stale: false,
             crosses_slots: true,
@@ -253,13 +255,17 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
         true => ctx.make_room(db).map_err(|Held| "ERR writes are held")?,
         false => None,
     };
-    if full.is_some() && !is_compatible {
+    if let Some(full) = full.filter(|_| !is_compatible) {
         let text = "OOM allow-oom flag is not set on the script, can not run it when used memory > \
                     'maxmemory'";
-        return Err(text.into());
+        return Err(match full {
+            Full::Memory => text.to_owned(),
+            Full::Database => refuse_full(&server.data.keyspace, db, full).into_owned(),
+        });
     }
     Ok(Limits {
         is_read_only,
+        needs_room: may_grow,
         full: full.map(|full| (db, full)),
         is_stale,
         crosses_slots: is_compatible || flags.has(Flags::ALLOW_CROSS_SLOT),

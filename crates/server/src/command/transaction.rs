@@ -7,7 +7,7 @@
 
 use super::inner::{Caller, at_one_instant};
 use super::table::commands;
-use super::{tracking, work};
+use super::{tracking, work, written_db};
 use crate::context::{Ctx, Held, Run, Spec, Work};
 use crate::saving::work::refuses_writes;
 use engine::refusal::{BEYOND_LIMIT, refuse_full};
@@ -302,7 +302,7 @@ fn full_for(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> Result<Option<(
         let flags = ctx.table.choose(index, args).flags();
         may_grow |= flags & MAY_WRITE != 0;
         if flags & flag::DENYOOM != 0 {
-            grown.insert(db);
+            grown.insert(written_db(ctx.table[index as usize], args, db));
         }
         db = selected(ctx.table[index as usize], args).unwrap_or(db);
     }

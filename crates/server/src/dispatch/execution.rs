@@ -163,7 +163,8 @@ pub(super) fn call(ctx: &mut Ctx<'_, '_>, index: SpecIndex, spec: &Spec, args: &
     let flags = ctx.table.flags_of(spec, *args);
     if flags & flag::DENYOOM != 0 {
         let server = ctx.server;
-        match ctx.view.make_room(ctx.session.db) {
+        let db = command::written_db(spec, *args, ctx.session.db);
+        match ctx.view.make_room(db) {
             Room::Free => {}
             Room::Made => {
                 let moment = server.clock.moment();
@@ -172,7 +173,7 @@ pub(super) fn call(ctx: &mut Ctx<'_, '_>, index: SpecIndex, spec: &Spec, args: &
                 }
             }
             Room::None(full) => {
-                let error = refuse_full(&server.data.keyspace, ctx.session.db, full);
+                let error = refuse_full(&server.data.keyspace, db, full);
                 ctx.reply.error(&error);
                 return Step::Refused;
             }

@@ -284,10 +284,11 @@ fn begin<'v>(
     let args = call.args();
     let flags = command::table().flags_of(spec, args);
     // This comes first, because it may release the locks.
+    let db = command::written_db(spec, args, session.db);
     if flags & flag::DENYOOM != 0
-        && let Room::None(full) = make_room(&server.data.keyspace, view, locks, session.db)
+        && let Room::None(full) = make_room(&server.data.keyspace, view, locks, db)
     {
-        reply.error(&refuse_full(&server.data.keyspace, session.db, full));
+        reply.error(&refuse_full(&server.data.keyspace, db, full));
         return Begun::Refused;
     }
     let mut names = HashSet::new();

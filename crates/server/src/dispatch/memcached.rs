@@ -80,7 +80,7 @@ fn lock_with_room<'s>(
     now: Tick,
 ) -> View<'s> {
     let mut view = lock_now(keyspace, clock, &held.locks, now);
-    if may_write && held.locks != Locks::All && view.is_out_of_memory() {
+    if may_write && held.locks != Locks::All && view.lacks_room(memcached::DATABASE).is_some() {
         drop(view);
         held.locks = Locks::All;
         view = lock_now(keyspace, clock, &held.locks, now);

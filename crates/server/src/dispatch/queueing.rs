@@ -22,7 +22,13 @@ impl Executor<'_> {
     ) -> Step {
         let full = match chosen.flags() & flag::DENYOOM != 0 {
             _ if self.server.data.keyspace.is_outside_full() => Some(Full::Memory),
-            true => self.lacks_room(session.db),
+            // EXEC checks the databases that the transaction selects.
+            true => self.lacks_room(session.db).filter(|full| {
+                let queued = session.transaction.as_ref();
+                let mut calls = queued.into_iter().flat_map(|queued| queued.iter());
+                let selects = |(index, _)| command::table()[index as usize].name == "select";
+                *full == Full::Memory || !calls.any(selects)
+            }),
             false => None,
         };
         if let Some(full) = full {

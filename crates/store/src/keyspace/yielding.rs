@@ -58,7 +58,15 @@ impl Keyspace {
         }
         let full = (0..self.databases()).map(|db| db as u8);
         let full = full.filter(|db| shared.quotas.lacks(*db, 0));
-        full.fold(false, |more, db| locked.make_room_in(db, shared) || more)
+        // Shards with less than the mean do not yield, so that not the first ones lose everything.
+        let shards = self.cells.len() as u64;
+        let yields = |db: &u8| locked.db_bytes(*db) * shards >= shared.quotas.used_bytes(*db);
+        let yielding: Vec<u8> = full.filter(yields).collect();
+        let mut more = false;
+        for db in yielding {
+            more |= locked.make_room_in(db, shared);
+        }
+        more
     }
 
     /// Publishes how many bytes can be evicted from a shard.

@@ -52,8 +52,13 @@ impl Locked {
             self.publish_db(db, 0, shared);
         }
         let lacks = || shared.quotas.lacks(db, 0);
-        let is_pending = || self.settings != shared.settings_number();
-        !lacks() || is_pending() || self.evict_from(db, &lacks, &mut Budget(EVICT_STEPS), shared)
+        if !lacks() || self.evict_from(db, &lacks, &mut Budget(EVICT_STEPS), shared) {
+            return true;
+        }
+        // A policy that is not applied yet may evict.
+        let policies = shared.policies();
+        let (number, policy) = policies.of(db);
+        policy.spec.is_some() && self.applied.get(usize::from(db)) != Some(number)
     }
 
     /// Evicts entries until there is room or the budget is spent. Returns false if no entry can be
@@ -62,9 +67,13 @@ impl Locked {
         let others = 0..self.dbs.len() as u8;
         let lacks = || shared.memory.lacks(room.needed_bytes);
         for db in std::iter::once(first).chain(others) {
-            if self.evict_from(db, &lacks, &mut budget, shared) {
+            if !shared.quotas.spares(db) && self.evict_from(db, &lacks, &mut budget, shared) {
                 return true;
             }
+        }
+        // A database at or below its minimum makes room for its own writes only.
+        if shared.quotas.spares(first) && self.evict_from(first, &lacks, &mut budget, shared) {
+            return true;
         }
         !shared.memory.is_over() || self.settings != shared.settings_number()
     }
@@ -78,9 +87,7 @@ impl Locked {
         budget: &mut Budget,
         shared: &Shared,
     ) -> bool {
-        while !shared.quotas.spares(db)
-            && let Some(Some(data)) = self.dbs.get_mut(db as usize)
-        {
+        while let Some(Some(data)) = self.dbs.get_mut(db as usize) {
             match data.evict(budget) {
                 Eviction::Victim(slot) => match data.retain_if_out_of_scope(slot) {
                     // A victim that is kept costs a step, too, so that the loop ends.
@@ -147,6 +154,11 @@ impl Locked {
             shared.quotas.publish(db, *published, bytes);
             *published = bytes;
         }
+    }
+
+    /// Returns the bytes of a database.
+    pub fn db_bytes(&self, db: u8) -> u64 {
+        self.db_bytes.get(usize::from(db)).copied().unwrap_or(0)
     }
 
     /// Returns the bytes of a database, which count as published from now on.

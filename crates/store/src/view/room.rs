@@ -9,7 +9,7 @@ impl View<'_> {
     /// Evicts entries if memory is over its limit, or the database over its own. Returns the reason
     /// if writes to the database must be refused: there is nothing more to evict in these shards.
     pub fn lacks_room(&mut self, db: u8) -> Option<Full> {
-        if self.is_out_of_memory() {
+        if self.refuses_all(db) {
             return Some(Full::Memory);
         }
         self.is_db_full(db).then_some(Full::Database)
@@ -17,7 +17,7 @@ impl View<'_> {
 
     /// Evicts entries of a database if it is over its own limit. Returns whether writes to it must
     /// be refused.
-    pub fn is_db_full(&mut self, db: u8) -> bool {
+    fn is_db_full(&mut self, db: u8) -> bool {
         let shared = self.space.shared();
         if !shared.quotas.lacks(db, 0) {
             return false;
@@ -38,6 +38,12 @@ impl View<'_> {
     /// memory is over its limit afterwards and these shards have nothing more to evict, or an arena
     /// of any shard is nearly full.
     pub fn is_out_of_memory(&mut self) -> bool {
+        self.refuses_all(0)
+    }
+
+    /// Like [`View::is_out_of_memory`] for a write to the database `first`, which loses entries
+    /// before others.
+    fn refuses_all(&mut self, first: u8) -> bool {
         let shared = self.space.shared();
         if shared.memory.has_full_shard() {
             return true;
@@ -45,7 +51,7 @@ impl View<'_> {
         if !shared.memory.is_over() {
             return false;
         }
-        let refuses = |locked: &mut Locked| !locked.make_room(0, Room::default(), shared);
+        let refuses = |locked: &mut Locked| !locked.make_room(first, Room::default(), shared);
         match &mut self.guards {
             Guards::One(_, guard) => refuses(guard),
             Guards::Some(guards) => guards.iter_mut().all(|g| refuses(&mut g.1)),
@@ -58,7 +64,7 @@ impl View<'_> {
                 // Where all keys can be evicted, the sums that are at hand are good enough.
                 let scope = guards.iter().find_map(|guard| guard.scope());
                 let bytes = |at: &usize| match scope {
-                    Some(Scope::All) => guards[*at].used_bytes(),
+                    Some(Scope::All) if !shared.quotas.are_kept() => guards[*at].used_bytes(),
                     _ => guards[*at].evictable_bytes(shared),
                 };
                 let largest = (0..guards.len()).max_by_key(bytes);

@@ -124,6 +124,14 @@ fn move_name(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_replace: bool) -> Result
     Ok(true)
 }
 
+/// Returns the number of the database that COPY names.
+pub fn copied_to(args: Args<'_>) -> Option<u8> {
+    let is_db = |at: &usize| args[*at].eq_ignore_ascii_case(b"DB");
+    let at = (3..args.len()).find(is_db)?;
+    let number = parse_i64(args.get(at + 1)?)?;
+    u8::try_from(number).ok()
+}
+
 /// `COPY source destination [DB database] [REPLACE]`
 pub fn copy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let mut db = ctx.session.db;
@@ -152,9 +160,6 @@ pub fn copy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let old = ctx.view.kind(&to);
     if old.is_some() && !may_replace {
         ctx.reply.integer(0);
-        return Ok(());
-    }
-    if ctx.refuses_to_add(db) {
         return Ok(());
     }
     let bytes = ctx.view.facts(&from).map_or(0, |facts| facts.bytes);

@@ -26,6 +26,8 @@ use wire::{Args, Output, Protocol, Reply};
 pub struct Limits {
     /// Whether commands that write are refused.
     pub is_read_only: bool,
+    /// Whether writes to a full database are refused.
+    pub needs_room: bool,
     /// The database that was selected when the script began, and why it was full.
     pub full: Option<(u8, Full)>,
     /// Whether the keys may not be served, because the connection to the primary is lost.
@@ -187,7 +189,7 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
             let caller = Caller::Script(out);
             return self.ctx.refuse_inner(Some(chosen), text, caller);
         }
-        if let Some(text) = self.full(chosen) {
+        if let Some(text) = self.full(chosen, args) {
             let caller = Caller::Script(out);
             return self.ctx.refuse_inner(Some(chosen), &text, caller);
         }
@@ -290,16 +292,17 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
 
     /// Returns the error for a command of a script that writes to a full database. After its first
     /// write a script is not stopped in the middle.
-    fn full(&mut self, chosen: Chosen) -> Option<Cow<'static, str>> {
-        let db = self.ctx.session.db;
-        if chosen.flags() & flag::DENYOOM == 0 || self.watch.has_written || self.watch.is_of_feed {
+    fn full(&mut self, chosen: Chosen, args: Args<'_>) -> Option<Cow<'static, str>> {
+        let db = command::written_db(chosen.spec, args, self.ctx.session.db);
+        let is_exempt = !self.limits.needs_room || self.watch.has_written;
+        if chosen.flags() & flag::DENYOOM == 0 || is_exempt {
             return None;
         }
         let full = match self.limits.full {
             // The script has selected another database since.
-            Some((first, Full::Database)) if first != db => self.ctx.view.view.lacks_room(db),
+            Some((first, Full::Database)) if first != db => self.ctx.view.lacks_room(db),
             Some((_, full)) => Some(full),
-            None => self.ctx.view.view.lacks_room(db),
+            None => self.ctx.view.lacks_room(db),
         };
         full.map(|full| refuse_full(&self.ctx.server.data.keyspace, db, full))
     }

@@ -7,9 +7,9 @@ use super::reply;
 use crate::command::work;
 use crate::context::{Ctx, Probe};
 use engine::lifetime::whole_timeout_ms;
-use engine::refusal::{Answer, OUT_OF_MEMORY, Refusal};
+use engine::refusal::{Answer, CLASS_FULL, OUT_OF_MEMORY, Refusal};
 use store::stream::{ConsumerIndex, Delivery, Entry, StreamId};
-use store::{Class, Key, Kind, Scene, Stream, Tick};
+use store::{Class, Full, Key, Kind, Scene, Stream, Tick};
 use wire::number::Text;
 use wire::{Args, Protocol, Reply, Span};
 
@@ -389,8 +389,13 @@ pub(super) fn consumer_of(
     if found.is_some() {
         return Ok(found);
     }
-    if ctx.view.is_out_of_memory() {
-        return Err(Refusal::Message(OUT_OF_MEMORY));
+    match ctx.view.lacks_room(key.db) {
+        Some(Full::Memory) => return Err(Refusal::Message(OUT_OF_MEMORY)),
+        Some(Full::Database) => {
+            ctx.server.data.keyspace.refuse_full(key.db);
+            return Err(Refusal::Message(CLASS_FULL));
+        }
+        None => {}
     }
     let edited = ctx.view.edit_stream(key, false, |stream, scene| {
         stream.add_consumer(group, name, scene).flatten()
