@@ -44,7 +44,11 @@ pub struct Key<'a> {
 /// Condition on the name of a key.
 pub type Condition = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
-/// Policies of the databases, each with the number of the change that has set it.
+/// Numbers of policies in one change: one for all databases, and one for each of them, so that
+/// databases that are swapped have policies with different numbers.
+const NUMBERS_PER_CHANGE: u64 = 1 + DATABASES_MAX as u64;
+
+/// Policies of the databases, each with a number of its own.
 #[derive(Debug)]
 pub(crate) struct Policies {
     /// Policy of the databases without one of their own.
@@ -71,7 +75,7 @@ impl Policies {
     }
 
     pub fn set_all(&mut self, number: u64, policy: PolicyChoice) {
-        self.all = (number, policy);
+        self.all = (number * NUMBERS_PER_CHANGE, policy);
     }
 
     /// Sets the databases' own policies. One that stays keeps its number. Returns whether there is
@@ -81,7 +85,10 @@ impl Policies {
         for (db, policy) in own {
             let effective = before.get(&db).unwrap_or(&self.all);
             let is_kept = effective.1.name == policy.name;
-            let number = if is_kept { effective.0 } else { number };
+            let number = match is_kept {
+                true => effective.0,
+                false => number * NUMBERS_PER_CHANGE + 1 + u64::from(db),
+            };
             self.own.insert(db, (number, policy));
         }
         let names = |own: &BTreeMap<u8, (u64, PolicyChoice)>| -> Vec<(u8, u64)> {

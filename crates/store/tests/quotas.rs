@@ -297,7 +297,8 @@ fn a_lower_limit_takes_keys_from_all_shards() {
         was_evictable: false,
     };
     bench.space.set_classes(&Arc::new(Classes::default()));
-    (0..400).for_each(|number| assert_eq!(bench.set(OWN, number, 10_000), None));
+    // A step of background work evicts up to 128 keys.
+    (0..30_000).for_each(|number| assert_eq!(bench.set(OWN, number, 100), None));
     bench.space.set_classes(&Arc::new(classes()));
     bench.background();
     bench.compare();
@@ -306,7 +307,8 @@ fn a_lower_limit_takes_keys_from_all_shards() {
         let name = Bench::name(*number);
         left[bench.space.shard_of(&bench.space.key(OWN, &name))] += 1;
     }
-    assert!(left.iter().all(|keys| (15..40).contains(keys)), "{left:?}");
+    let most = left.iter().max().expect("four shards");
+    assert!(left.iter().all(|keys| keys + 300 > *most), "{left:?}");
 }
 
 #[test]

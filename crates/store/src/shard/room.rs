@@ -58,7 +58,8 @@ impl Locked {
         // A policy that is not applied yet may evict.
         let policies = shared.policies();
         let (number, policy) = policies.of(db);
-        policy.spec.is_some() && self.applied.get(usize::from(db)) != Some(number)
+        let is_pending = self.applied.get(usize::from(db)) != Some(number);
+        policy.spec.is_some() && self.db(db).is_some() && is_pending
     }
 
     /// Evicts entries until there is room or the budget is spent. Returns false if no entry can be
