@@ -4,6 +4,7 @@ One shard has an in-sync replica. The checks of this file use one cluster.
 """
 
 import json
+import os
 import signal
 import threading
 import time
@@ -221,6 +222,19 @@ def test_a_cancelled_move_leaves_the_slots_where_they_are(cluster):
                 break
         assert owner(cluster, SLOT) == shard and r.get(f"{TAG}big:299") == "x" * 1000
         r.config_set("cluster-move-max-rate", 0)
+
+
+def test_a_value_that_no_command_can_carry_fails_the_move(cluster):
+    shard = owner(cluster, SLOT)
+    with primary(cluster, shard).client() as r:
+        r.config_set("proto-max-bulk-len", "1mb")
+        for _ in range(3):
+            r.append(f"{TAG}large", os.urandom(500_000))
+        done = cluster.run("move", str(SLOT), "--to", other(cluster, shard))
+        assert done.returncode != 0 and "larger than proto-max-bulk-len" in done.stdout + done.stderr, done.stdout + done.stderr
+        assert owner(cluster, SLOT) == shard and r.strlen(f"{TAG}large") == 1_500_000
+        r.delete(f"{TAG}large")
+        r.config_set("proto-max-bulk-len", "512mb")
 
 
 def test_the_commands_of_valkey_and_of_redis_move_slots(cluster):

@@ -15,7 +15,7 @@ mod state;
 
 use crate::movement::Leaving;
 use crate::notify;
-use crate::replica::stream::{Stream, line, send};
+use crate::replica::stream::{Stream, line, send, wrong};
 use crate::state::Server;
 use changes::Changes;
 use durability::replication::EARLIEST;
@@ -46,6 +46,9 @@ const READY_KEYS: usize = 128;
 /// Number of changed keys beyond which the slots are held while they are sent. From half of it on,
 /// they are sent during the walk.
 const CHANGED_MAX: usize = 1 << 20;
+/// Number of changed keys beyond which the attempt is given up. It is reached only while the slots
+/// cannot be held, because etcd is away, or while the maximum rate requires a long pause.
+const CHANGED_LIMIT: usize = 4 * CHANGED_MAX;
 /// Maximum number of bytes of the feed that are examined between two batches.
 const FEED_BYTES: usize = 8 << 20;
 /// Time between two attempts.
@@ -56,8 +59,11 @@ const IDLE_PAUSE: Duration = Duration::from_millis(1);
 const THROTTLE_SLICE: Duration = Duration::from_millis(10);
 /// Time limit for a reply.
 const REPLY_TIME: Duration = Duration::from_secs(10);
-/// Beginnings of errors of the target that a further attempt gets, too.
-const PERMANENT: [&str; 8] = [
+/// Error for a value that no command can carry.
+const TOO_LARGE: &str = "the state of a key is larger than proto-max-bulk-len";
+/// Beginnings of errors that a further attempt gets, too.
+const PERMANENT: [&str; 9] = [
+    TOO_LARGE,
     "-OOM",
     "-NOAUTH",
     "-WRONGPASS",
@@ -82,9 +88,10 @@ pub fn run(server: &Server, leaving: &Leaving) {
         };
         let text = error.to_string();
         if PERMANENT.iter().any(|start| text.starts_with(start)) {
-            let why = match text.starts_with("-OOM") {
-                true => "the target has no memory for the keys".to_owned(),
-                false => format!("the target refuses the keys: {text}"),
+            let why = match &text[..] {
+                text if text.starts_with("-OOM") => "the target has no memory for the keys".into(),
+                text if text.starts_with('-') => format!("the target refuses the keys: {text}"),
+                text => text.to_owned(),
             };
             leaving.change(|exchange| exchange.failure = Some(why));
         }
@@ -170,7 +177,7 @@ impl<'s> Sender<'s> {
         self.follow_feed()?;
         while !has_ended(self.server, self.leaving) {
             self.read_feed(FEED_BYTES)?;
-            self.fill();
+            self.fill()?;
             let sent = self.flush()?;
             self.report();
             self.measure();
@@ -222,12 +229,15 @@ impl<'s> Sender<'s> {
     }
 
     /// Adds keys to the batch until it is full or there are none.
-    fn fill(&mut self) {
+    ///
+    /// # Errors
+    /// A value is too large to be sent.
+    fn fill(&mut self) -> io::Result<()> {
         let (mut steps, mut rounds) = (0, 0);
         while self.batch.len() < BATCH_BYTES {
             let are_many = self.changed.len() > CHANGED_MAX / 2;
             if !self.pending.is_empty() {
-                self.add_states();
+                self.add_states()?;
             } else if self.walk.is_some() && steps < STEPS_MAX && !are_many {
                 steps += 1;
                 self.step();
@@ -238,9 +248,10 @@ impl<'s> Sender<'s> {
                 rounds += 1;
                 self.pending = self.changed.drain().collect();
             } else {
-                return;
+                break;
             }
         }
+        Ok(())
     }
 
     /// Walks a few keys.
@@ -268,7 +279,7 @@ impl<'s> Sender<'s> {
 
     /// Adds the states of some pending keys to the batch, under one lock: a thread that locks for
     /// each key waits for a turn of a busy worker each time.
-    fn add_states(&mut self) {
+    fn add_states(&mut self) -> io::Result<()> {
         let server = self.server;
         let space = &server.data.keyspace;
         let mut added: HashSet<Named> = HashSet::new();
@@ -289,7 +300,7 @@ impl<'s> Sender<'s> {
             }
             let key = space.key(db, &name);
             let state = state_of(&mut view, &key);
-            self.add_state(db, &name, state);
+            self.add_state(db, &name, state)?;
             added.insert((db, name));
             if self.batch.len() >= BATCH_BYTES {
                 break;
@@ -299,12 +310,18 @@ impl<'s> Sender<'s> {
         let mut events = view.take_withheld(|db, name| added.contains(&(db, Box::from(name))));
         drop(view);
         notify::publish(server, &mut events);
+        Ok(())
     }
 
-    fn add_state(&mut self, db: u8, name: &[u8], state: Option<KeyState>) {
+    fn add_state(&mut self, db: u8, name: &[u8], state: Option<KeyState>) -> io::Result<()> {
         let Some(state) = state else {
-            return self.add("DEL", db, [name].into_iter());
+            self.add("DEL", db, [name].into_iter());
+            return Ok(());
         };
+        let limit = self.server.config.number(Id::ProtoMaxBulkLen) as usize;
+        if state.payload.len() > limit {
+            return Err(wrong(TOO_LARGE));
+        }
         let deadline = Text::unsigned(state.deadline);
         let protection: &[u8] = if state.is_protected { b"1" } else { b"0" };
         let head = [
@@ -316,6 +333,7 @@ impl<'s> Sender<'s> {
             &state.labels,
         ];
         self.add("KEY", db, head.into_iter());
+        Ok(())
     }
 
     /// Sends the batch and awaits the replies. Returns the number of bytes.

@@ -1,6 +1,6 @@
 //! The keys of leaving slots that change while they are sent, as the feed names them.
 
-use super::Sender;
+use super::{CHANGED_LIMIT, Sender};
 use crate::command;
 use crate::command::tagging;
 use crate::effects;
@@ -73,6 +73,11 @@ impl Sender<'_> {
             }
             examined += self.changes.bytes.len() - before;
             self.examine()?;
+            if self.changed.len() > CHANGED_LIMIT {
+                return Err(wrong(
+                    "more keys have changed than are remembered while slots cannot be held",
+                ));
+            }
         }
         Ok(false)
     }

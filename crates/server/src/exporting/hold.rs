@@ -7,7 +7,7 @@
 //! If no key is left, the slots stay held, and the host gives a mark. It is sent, and the slots are
 //! released when the host has read whether the target owns them.
 
-use super::{CHANGED_MAX, IDLE_PAUSE, READY_KEYS, Sender, has_ended};
+use super::{CHANGED_MAX, FEED_BYTES, IDLE_PAUSE, READY_KEYS, Sender, has_ended};
 use crate::cluster::install;
 use crate::effects;
 use crate::importing;
@@ -183,8 +183,8 @@ impl Sender<'_> {
             effects::add_all_removals(&server.data.keyspace, &server.feed, &mut view);
         }
         loop {
-            let is_all = self.read_feed(usize::MAX)?;
-            self.fill();
+            let is_all = self.read_feed(FEED_BYTES)?;
+            self.fill()?;
             let sent = self.flush()?;
             if is_all && sent == 0 && self.left() == 0 {
                 return Ok(self.walk.is_none());
