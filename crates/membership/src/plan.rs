@@ -149,7 +149,11 @@ pub fn commit(
         .moves()
         .get(&id)
         .filter(|(one, _)| one.is_open())?;
-    if (*map_revision, *revision) != (mark.0, mark.2) {
+    let source = directory
+        .shards()
+        .get(&record.from)
+        .map(|(_, revision)| *revision);
+    if (*map_revision, source, *revision) != (mark.0, Some(mark.1), mark.2) {
         return None;
     }
     let mut guards = guards(id, record, mark);
@@ -328,10 +332,18 @@ mod tests {
         for key in keys {
             let mut store = Store::new();
             store.create(50, (10, 19), 2).expect("possible");
-            let sent = commit(&store.directory, id(50), store.mark(50), store.target(), 6);
+            let (mark, target) = (store.mark(50), store.target());
+            let sent = commit(&store.directory, id(50), mark, target, 6);
             let value = store.values[&key].0.clone();
             store.put(&key, value);
             assert!(!store.write(sent.expect("possible")), "{key}");
+            // It is not sent again: the host names the present record of the target.
+            let again = commit(&store.directory, id(50), mark, store.target(), 6);
+            assert_eq!(
+                again.is_some(),
+                key == format!("{SHARDS}{}", id(2)),
+                "{key}"
+            );
         }
         let mut store = Store::new();
         store.create(50, (10, 19), 2).expect("possible");
