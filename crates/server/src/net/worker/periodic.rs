@@ -111,7 +111,10 @@ impl Worker {
     pub(super) fn flush_at(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         let at_ms = server.data.flush_at_ms.load(Relaxed);
-        let is_held = || server.data.pause.until(executor.moment()).is_some();
+        // It waits for the end of the moves, for which long commands need not wait.
+        let is_held = || {
+            server.cluster.moves.is_active() || server.data.pause.until(executor.moment()).is_some()
+        };
         if at_ms == 0 || server.clock.now().0 < at_ms || is_held() {
             return self.end_flush_wait(&server.workers);
         }
