@@ -608,7 +608,7 @@ impl Pair {
                     .data
                     .keyspace
                     .lock_one(shard, self.now())
-                    .is_out_of_memory();
+                    .lacks_room(0);
             }
         }
         self.settle_events();

@@ -2,7 +2,7 @@
 
 use crate::state::Server;
 use engine::Strings;
-use engine::refusal::{Answer, refuse_full};
+use engine::refusal::Answer;
 use engine::segment::Handle;
 use engine::slab::Slab;
 use session::locks::{Room, lock};
@@ -360,20 +360,6 @@ impl<'v> Ctx<'_, 'v> {
             Room::None(full) => Ok(Some(full)),
             Room::Free | Room::Made => Ok(None),
         }
-    }
-
-    /// Refuses MOVE to a database that is over its own limit and evicts nothing, because it would
-    /// grow without bound. Returns whether it has written the error.
-    pub fn refuses_to_add(&mut self, db: u8) -> bool {
-        if self.session.is_of_feed() || db == self.session.db {
-            return false;
-        }
-        let space = &self.server.data.keyspace;
-        let is_full = space.is_full_for_good(db);
-        if is_full {
-            self.reply.error(&refuse_full(space, db, Full::Database));
-        }
-        is_full
     }
 
     /// Runs `work` while no shard is locked, because it takes the keyspace's locks itself (INFO,

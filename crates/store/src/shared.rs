@@ -284,7 +284,7 @@ impl Shared {
         // The number of the shard is in the low bits of the seed. These bits determine the offset
         // at which an index with a periodic cycle begins, so that the cycles of the shards do not
         // coincide.
-        let seed = self.seed ^ shard as u64 ^ u64::from(number) << 32;
+        let seed = self.seed_of(shard, number);
         let expiry = AnyExpiry::new(now, &self.expiry, seed);
         let entries = PackedEntries::new(stagger, self.hash_key, self.expiry.link_bits());
         let mut db = Box::new(Shard::new(entries, expiry));
@@ -292,9 +292,13 @@ impl Shared {
         (db, policy)
     }
 
+    fn seed_of(&self, shard: usize, number: u8) -> u64 {
+        self.seed ^ shard as u64 ^ u64::from(number) << 32
+    }
+
     /// Gives a database of a shard its current policy, and returns the policy's number.
     pub fn apply_policy(&self, shard: usize, number: u8, db: &mut Db) -> u64 {
-        let seed = self.seed ^ shard as u64 ^ u64::from(number) << 32;
+        let seed = self.seed_of(shard, number);
         let policies = self.policies();
         let (policy_number, choice) = policies.of(number);
         // Without a limit until the first `resize_policies`, which notifies the policy of its

@@ -411,7 +411,7 @@ fn memory_stays_below_its_limit_and_evictions_are_notified() {
             let bytes = format!("key:{i:012}");
             let key = space.key(0, bytes.as_bytes());
             let mut view = space.lock_one(space.shard_of(&key), now);
-            assert!(!view.is_out_of_memory(), "{policy}");
+            assert!(!view.lacks_room(0).is_some(), "{policy}");
             view.set(&key, &[b'v'; 40], NewDeadline::Clear);
             view.take_events(&mut events);
         }
@@ -436,7 +436,7 @@ fn without_a_policy_writes_over_the_limit_are_refused() {
         let bytes = format!("key:{stored:012}");
         let key = space.key(0, bytes.as_bytes());
         let mut view = space.lock_one(space.shard_of(&key), now);
-        if view.is_out_of_memory() {
+        if view.lacks_room(0).is_some() {
             break;
         }
         view.set(&key, &[b'v'; 40], NewDeadline::Clear);
@@ -660,7 +660,7 @@ fn few_volatile_keys_among_many_others_are_evicted() {
         let mut refused = 0;
         for _ in 0..2000 {
             for shard in 0..4 {
-                refused += usize::from(space.lock_one(shard, now).is_out_of_memory());
+                refused += usize::from(space.lock_one(shard, now).lacks_room(0).is_some());
             }
         }
         assert_eq!(space.counters().evicted_keys, 10, "{policy}");
@@ -674,7 +674,7 @@ fn put(space: &Keyspace, key: &str, len: usize) -> bool {
     let now = Tick(1_700_000_000_000);
     let key = space.key(0, key.as_bytes());
     let mut view = space.lock_one(space.shard_of(&key), now);
-    let has_room = !view.is_out_of_memory();
+    let has_room = !view.lacks_room(0).is_some();
     if has_room {
         view.set(&key, &vec![b'v'; len], NewDeadline::Clear);
     }

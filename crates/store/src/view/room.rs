@@ -9,7 +9,7 @@ impl View<'_> {
     /// Evicts entries if memory is over its limit, or the database over its own. Returns the reason
     /// if writes to the database must be refused: there is nothing more to evict in these shards.
     pub fn lacks_room(&mut self, db: u8) -> Option<Full> {
-        if self.refuses_all(db) {
+        if self.is_out_of_memory(db) {
             return Some(Full::Memory);
         }
         self.is_db_full(db).then_some(Full::Database)
@@ -34,16 +34,10 @@ impl View<'_> {
         }
     }
 
-    /// Evicts entries if the memory is over its limit. Returns true if writes must be refused: the
-    /// memory is over its limit afterwards and these shards have nothing more to evict, or an arena
-    /// of any shard is nearly full.
-    pub fn is_out_of_memory(&mut self) -> bool {
-        self.refuses_all(0)
-    }
-
-    /// Like [`View::is_out_of_memory`] for a write to the database `first`, which loses entries
-    /// before others.
-    fn refuses_all(&mut self, first: u8) -> bool {
+    /// Evicts entries if the memory is over its limit, those of the database `first` before others.
+    /// Returns true if writes must be refused: the memory is over its limit afterwards and these
+    /// shards have nothing more to evict, or an arena of any shard is nearly full.
+    fn is_out_of_memory(&mut self, first: u8) -> bool {
         let shared = self.space.shared();
         if shared.memory.has_full_shard() {
             return true;

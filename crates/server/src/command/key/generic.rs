@@ -2,8 +2,8 @@
 
 use crate::context::Ctx;
 use engine::Strings;
-use engine::refusal::{Answer, Refusal, check_memory};
-use store::{Class, Kind};
+use engine::refusal::{Answer, Refusal, check_memory, refuse_full};
+use store::{Class, Full, Kind};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -180,7 +180,10 @@ pub fn move_key(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         return Err(Refusal::SameObject);
     }
     let is_done = ctx.view.kind(&from).is_some() && ctx.view.kind(&to).is_none();
-    if is_done && ctx.refuses_to_add(db) {
+    let space = &ctx.server.data.keyspace;
+    if is_done && !ctx.session.is_of_feed() && space.is_full_for_good(db) {
+        // Any number of keys could be moved.
+        ctx.reply.error(&refuse_full(space, db, Full::Database));
         return Ok(());
     }
     if is_done {
