@@ -21,3 +21,13 @@ pub mod targeted;
 #[cfg(test)]
 mod tests;
 pub mod vary;
+
+/// Returns header fields, for tests.
+#[cfg(test)]
+fn headers(fields: &[(&'static str, &str)]) -> hyper::HeaderMap {
+    let mut headers = hyper::HeaderMap::new();
+    for (name, value) in fields {
+        headers.append(*name, value.parse().expect("a valid value"));
+    }
+    headers
+}

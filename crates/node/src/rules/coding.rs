@@ -223,15 +223,8 @@ pub fn keep(stored: &HeaderMap, confirmed: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::headers;
     use proptest::prelude::*;
-
-    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(*name, HeaderValue::from_static(value));
-        }
-        headers
-    }
 
     #[test]
     fn a_client_receives_the_operators_first_coding_that_it_accepts() {

@@ -97,14 +97,7 @@ fn tags(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(*name, HeaderValue::from_static(value));
-        }
-        headers
-    }
+    use crate::rules::headers;
 
     const OLD: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const NEW: &str = "Mon, 07 Nov 1994 08:49:37 GMT";

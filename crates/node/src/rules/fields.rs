@@ -165,14 +165,7 @@ pub fn update(stored: &mut HeaderMap, newer: &HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(*name, HeaderValue::from_static(value));
-        }
-        headers
-    }
+    use crate::rules::headers;
 
     #[test]
     fn listed_fields_are_removed() {

@@ -92,15 +92,7 @@ fn normalised(name: &HeaderName, request: &impl Lines) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::header::HeaderValue;
-
-    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(*name, HeaderValue::from_static(value));
-        }
-        headers
-    }
+    use crate::rules::headers;
 
     #[test]
     fn listed_fields_must_be_equal() {

@@ -1,20 +1,9 @@
 use super::*;
-use hyper::header::HeaderValue;
+use crate::rules::headers;
 use proptest::prelude::*;
 
 /// An instant in whole seconds, so that dates are exact.
 const NOW: u64 = 1_700_000_000_000;
-
-fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for (name, value) in fields {
-        headers.append(
-            *name,
-            HeaderValue::from_str(value).expect("the input is valid"),
-        );
-    }
-    headers
-}
 
 fn asked() -> Asked<'static> {
     Asked {
