@@ -308,8 +308,7 @@ def test_a_replica_continues_after_a_broken_connection_and_a_promotion(bench):
 
 def test_an_append_only_file_on_a_replica_has_the_primarys_keys(bench):
     primary, replica = bench.start(), bench.start("--appendonly", "yes")
-    p, r = primary.client(), replica.client()
-    p.execute_command("SELECT", 3)
+    p, r = primary.client(db=3), replica.client()
     p.set("three", 1)
     r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
     linked(r)
@@ -322,8 +321,8 @@ def test_an_append_only_file_on_a_replica_has_the_primarys_keys(bench):
     time.sleep(0.2)
     replica.kill()
     second = again(bench, replica.folder.name)
-    s = second.client()
-    s.execute_command("SELECT", 3)
+    # A client that gets LOADING connects again, which would end a SELECT.
+    s = second.client(db=3)
     assert s.get("three") == b"1" and s.get("later") == b"1"
     for server in (second, replica, primary):
         server.end()
