@@ -26,6 +26,7 @@ mod members;
 pub mod message;
 pub mod peer;
 mod popular;
+mod purge;
 mod read;
 mod relay;
 mod repair;
@@ -40,7 +41,6 @@ use crate::disk::key_hash;
 use crate::metrics::{ClusterCounts, ClusterFacts};
 use crate::object::{Head, Object, read_all};
 use crate::origin::Origins;
-use crate::purge::Target;
 use crate::rules::key::Key;
 use crate::store::Store;
 use bytes::Bytes;
@@ -52,12 +52,13 @@ use members::Members;
 use message::{Message, Part};
 use peer::{Call, CallReply, PeerFailure};
 use popular::Popularity;
+use purge::Missed;
 use read::CodedExtent;
 use repair::Repairs;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -72,13 +73,6 @@ const PROBE_PAUSE: Duration = Duration::from_millis(500);
 const PROBE_TIME: Duration = Duration::from_secs(2);
 /// Timeout of a request to other nodes for a stub.
 const STUB_TIME: Duration = Duration::from_secs(1);
-/// Timeout of a purge, which may read descriptions on disk.
-const PURGE_TIME: Duration = Duration::from_secs(5);
-/// Maximum number of purges kept for a node that does not answer. If there are more, everything is
-/// purged there.
-const MISSED_MAX: usize = 1_024;
-/// Purge that concerns all URLs.
-const PURGE_ALL: &str = "hard prefix http";
 /// Maximum number of objects that are cut at a time.
 const CUTS_MAX: usize = 2;
 /// Maximum number of objects waiting to be cut. Further objects stay whole.
@@ -90,7 +84,7 @@ const PART_BYTES_MAX: u64 = 1 << 20;
 pub struct Cluster {
     config: ClusterConfig,
     coding: Coding,
-    view: RwLock<Arc<View>>,
+    view: watch::Sender<Arc<View>>,
     liveness: Mutex<Liveness>,
     missed: Mutex<Missed>,
     members: Members,
@@ -127,7 +121,7 @@ impl Cluster {
         };
         let coding = Coding::new(cluster.scheme());
         Ok(Some(Arc::new(Cluster {
-            view: RwLock::new(Arc::new(view)),
+            view: watch::Sender::new(Arc::new(view)),
             missed: Mutex::default(),
             liveness: Mutex::new(Liveness::new(members.peers().keys().copied())),
             coding: coding.map_err(|error| Invalid(error.to_string()))?,
@@ -164,6 +158,7 @@ impl Cluster {
             nodes: self.members.peers().len() + 1,
             copy_bytes: self.store.copy_bytes(),
             nodes_down: self.view().down().len(),
+            purges_missed: self.missed().len(),
             code: (self.config.data, self.config.parity),
             membership: self.membership_facts(),
         }
@@ -171,8 +166,7 @@ impl Cluster {
 
     /// Returns the current view.
     pub fn view(&self) -> Arc<View> {
-        let view = self.view.read();
-        view.unwrap_or_else(|poison| poison.into_inner()).clone()
+        self.view.borrow().clone()
     }
 
     /// Returns the nodes that should answer for a key before this one, in the order in which to try
@@ -294,10 +288,7 @@ impl Cluster {
     }
 
     fn set_view(&self, view: View) {
-        *self
-            .view
-            .write()
-            .unwrap_or_else(|poison| poison.into_inner()) = Arc::new(view);
+        self.view.send_replace(Arc::new(view));
     }
 
     /// Probes the other nodes until `stop` changes.
@@ -330,13 +321,8 @@ impl Cluster {
     /// Probes a node forever. If the node has missed purges, they are sent instead of a probe.
     async fn probe_one(self: Arc<Self>, server: ServerId) {
         loop {
-            let missed = self.missed().pop(server);
-            let has_missed = missed.is_some();
-            let has_answered = match missed {
-                Some(purge) => self.send_purge(server, purge).await,
-                None => self.is_healthy(server).await,
-            };
-            if !has_missed || !has_answered {
+            if !self.send_missed(server).await {
+                let _ = self.is_healthy(server).await;
                 sleep(PROBE_PAUSE).await;
             }
         }
@@ -354,12 +340,6 @@ impl Cluster {
             self.repairs.saw(server, &reply.body);
         }
         reply.is_ok()
-    }
-
-    fn missed(&self) -> MutexGuard<'_, Missed> {
-        self.missed
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner())
     }
 
     /// Requests the stubs of a URL from the nodes that may have a chunk of it, and returns the
@@ -398,72 +378,6 @@ impl Cluster {
         let is_stored = self.store.put_stub_of_peer(key, &stub, message.age);
         is_stored.then_some(head)
     }
-
-    /// Purges on all other nodes. A node that does not answer receives the purge when it answers
-    /// again.
-    pub async fn purge_others(self: &Arc<Self>, target: &Target, is_soft: bool) {
-        let (kind, text) = match target {
-            Target::Url(key) => ("url", key.as_str().to_owned()),
-            Target::Prefix(prefix) => ("prefix", prefix.clone()),
-            Target::Tag(hash) => ("tag", format!("{hash:x}")),
-        };
-        let soft = if is_soft { "soft" } else { "hard" };
-        let purge = format!("{soft} {kind} {text}");
-        let Ok(purge) = HeaderValue::from_bytes(purge.as_bytes()) else {
-            return;
-        };
-        let mut calls = JoinSet::new();
-        for &server in self.members.peers().keys() {
-            let (cluster, purge) = (self.clone(), purge.clone());
-            calls.spawn(async move { cluster.send_purge(server, purge).await });
-        }
-        while calls.join_next().await.is_some() {}
-    }
-
-    /// Sends a purge to a node. If the node does not answer, the purge is kept for later, and the
-    /// result is false.
-    async fn send_purge(&self, server: ServerId, purge: HeaderValue) -> bool {
-        let mut headers = HeaderMap::new();
-        headers.insert(message::PURGE, purge.clone());
-        let call = Call {
-            method: Method::POST,
-            path: "/v1/purge",
-            headers,
-            body: vec![],
-        };
-        let reply = self.call(server, call, 1 << 10, PURGE_TIME).await;
-        let has_answered = reply.is_ok();
-        if !has_answered {
-            self.missed().push(server, purge);
-        }
-        has_answered
-    }
-}
-
-/// Purges that nodes have missed, in the order of sending.
-#[derive(Debug, Default)]
-struct Missed(BTreeMap<ServerId, VecDeque<HeaderValue>>);
-
-impl Missed {
-    fn push(&mut self, server: ServerId, purge: HeaderValue) {
-        let purges = self.0.entry(server).or_default();
-        if purges.len() == MISSED_MAX {
-            purges.clear();
-            purges.push_back(HeaderValue::from_static(PURGE_ALL));
-        }
-        if purges.front().is_none_or(|first| first != PURGE_ALL) {
-            purges.push_back(purge);
-        }
-    }
-
-    fn pop(&mut self, server: ServerId) -> Option<HeaderValue> {
-        self.0.get_mut(&server)?.pop_front()
-    }
-
-    /// Drops the purges for nodes that no longer exist.
-    fn retain(&mut self, is_there: impl Fn(ServerId) -> bool) {
-        self.0.retain(|server, _| is_there(*server));
-    }
 }
 
 /// Creates a request that concerns a key, or returns `None` if the key cannot be the value of a
@@ -480,28 +394,4 @@ fn call_of(method: Method, path: &'static str, key: &Key) -> Option<Call> {
         headers,
         body: vec![],
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_that_has_missed_too_many_purges_loses_everything() {
-        let mut missed = Missed::default();
-        let purge = |number: usize| {
-            let text = format!("hard tag {number:x}");
-            HeaderValue::from_str(&text).expect("the input is valid")
-        };
-        let (one, other) = (ServerId(1), ServerId(2));
-        (0..MISSED_MAX).for_each(|number| missed.push(one, purge(number)));
-        missed.push(other, purge(7));
-        assert_eq!(missed.pop(one), Some(purge(0)));
-        missed.push(one, purge(0));
-        missed.push(one, purge(1));
-        missed.push(one, purge(2));
-        assert_eq!(missed.pop(one), Some(HeaderValue::from_static(PURGE_ALL)));
-        assert_eq!(missed.pop(one), None);
-        assert_eq!(missed.pop(other), Some(purge(7)));
-    }
 }

@@ -253,6 +253,8 @@ pub struct ClusterFacts<'a> {
     pub nodes_down: usize,
     /// Size of copies of small responses in bytes.
     pub copy_bytes: u64,
+    /// Number of purges that are kept for nodes that have missed them.
+    pub purges_missed: usize,
     /// Numbers of data and parity chunks of an object.
     pub code: (u8, u8),
     /// Members and map.

@@ -9,7 +9,7 @@
 //! | `GET /v1/stub` | heads of the objects under a key whose chunks are on nodes |
 //! | `PUT /v1/stub` | moves the deadline of the chunks of an object to that of a newer head |
 //! | `GET /v1/loads` | bytes written to each bucket, as JSON |
-//! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`) |
+//! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`); see [`message::MISSED`] |
 //! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key |
 //!
 //! A node with a certificate of the cluster's authority is trusted with the store. Sizes, numbers
@@ -307,6 +307,7 @@ impl Port {
         let Some((target, is_soft)) = text.and_then(purge_of) else {
             return plain(StatusCode::BAD_REQUEST);
         };
+        self.cluster.keep_missed(headers);
         let node = self.node.clone();
         let purged = tokio::task::spawn_blocking(move || {
             node.store.purge(&target, is_soft);

@@ -29,6 +29,9 @@ pub const STUB: &str = "mayfly-stub";
 pub const COPY: &str = "mayfly-copy";
 /// Field of a purge, with its kind and its target.
 pub const PURGE: &str = "mayfly-purge";
+/// Field of a purge with the numbers of the nodes that have missed it, separated by spaces. The
+/// receiver sends the purge to them when they answer again.
+pub const MISSED: &str = "mayfly-missed";
 
 /// Field with the identity of the sender's map.
 pub const MAP: &str = "mayfly-map";

@@ -181,6 +181,7 @@ const CLUSTER: &[Metric] = &[
     gauge("cluster_copy_bytes", "Bytes of copies of small responses of other nodes", |facts| cluster(facts, |cluster| cluster.copy_bytes)),
     gauge("cluster_map_version", "Version of the cluster's map", |facts| cluster(facts, |cluster| cluster.membership.map_version)),
     gauge("etcd_connected", "Whether the node is registered in etcd and follows changes", |facts| etcd(facts, |etcd| Some(etcd.is_connected.into()))),
+    gauge("cluster_purges_missed", "Purges that are kept here for nodes that have missed them", |facts| cluster(facts, |cluster| cluster.purges_missed as u64)),
     gauge("etcd_contact_age_seconds", "Time since the last answer of etcd", |facts| etcd(facts, |etcd| etcd.contact.map(|time| time.as_secs()))),
     gauge("etcd_nodes_registered", "Nodes that are registered in etcd", |facts| etcd(facts, |etcd| Some(etcd.registered as u64))),
     counter("etcd_failures", "Sessions with etcd that have failed", |facts| etcd(facts, |etcd| Some(etcd.failures))),
@@ -379,6 +380,7 @@ mod tests {
             copy_bytes: 0,
             code: (4, 2),
             membership: MembershipFacts {
+            purges_missed: 3,
                 etcd: Some(etcd),
                 ..MembershipFacts::default()
             },

@@ -712,6 +712,8 @@ fn a_node_that_was_down_is_purged_when_it_comes_back() {
     let stopped = sites.nodes[3].take().expect("the node is up");
     stopped.stop();
     sites.node(0).purge("prefix=http://a/");
+    // The other nodes have the purge, too.
+    sites.kill(0);
     let revived = last();
     let disk = || revived.running.node.store.disk_stats();
     wait(|| disk().is_some_and(|disk| disk.urls == 0));

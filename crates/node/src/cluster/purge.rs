@@ -1,0 +1,305 @@
+//! Purges on the other nodes.
+//!
+//! A purge is sent to all nodes that are up, and its reply waits for their answers. It does not
+//! wait for a node that is down or that goes down meanwhile: the purge is kept for that node, here
+//! and on all nodes that have received the purge. Each of them sends it when the node answers
+//! again, before any other request. So a purge is not lost if the node that a client has sent it to
+//! stops. A node may receive the same purge several times, which changes nothing but what it has
+//! fetched since.
+//!
+//! # Bounds
+//! At most [`MISSED_MAX`] purges are kept for a node. If there are more, everything is purged
+//! there.
+
+use super::message::{self, MISSED};
+use super::peer::Call;
+use super::{Cluster, ServerId};
+use crate::purge::Target;
+use hyper::Method;
+use hyper::header::{HeaderMap, HeaderValue};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Timeout of a purge, which may read descriptions on disk.
+const PURGE_TIME: Duration = Duration::from_secs(5);
+/// Maximum number of purges kept for a node that does not answer.
+const MISSED_MAX: usize = 1_024;
+/// Purge that concerns all URLs.
+const PURGE_ALL: &str = "hard prefix http";
+
+/// Purges that nodes have missed, in the order in which they were received.
+#[derive(Debug, Default)]
+pub(super) struct Missed(BTreeMap<ServerId, VecDeque<HeaderValue>>);
+
+impl Missed {
+    fn push(&mut self, server: ServerId, purge: HeaderValue) {
+        let purges = self.0.entry(server).or_default();
+        if purges.len() == MISSED_MAX {
+            purges.clear();
+            purges.push_back(HeaderValue::from_static(PURGE_ALL));
+        }
+        let is_included = |first: &HeaderValue| first == PURGE_ALL;
+        if !purges.front().is_some_and(is_included) && purges.back() != Some(&purge) {
+            purges.push_back(purge);
+        }
+    }
+
+    /// Returns the first purge for a node.
+    fn first(&self, server: ServerId) -> Option<HeaderValue> {
+        self.0.get(&server)?.front().cloned()
+    }
+
+    /// Removes the first purge for a node, which it has received.
+    fn remove(&mut self, server: ServerId, purge: &HeaderValue) {
+        if let Some(purges) = self.0.get_mut(&server) {
+            // Meanwhile, all purges may have been replaced by one for everything.
+            if purges.front() == Some(purge) {
+                purges.pop_front();
+            }
+        }
+    }
+
+    /// Drops the purges for nodes that no longer exist.
+    pub fn retain(&mut self, is_there: impl Fn(ServerId) -> bool) {
+        self.0.retain(|server, _| is_there(*server));
+    }
+
+    /// Returns the number of purges.
+    pub fn len(&self) -> usize {
+        self.0.values().map(VecDeque::len).sum()
+    }
+}
+
+impl Cluster {
+    pub(super) fn missed(&self) -> MutexGuard<'_, Missed> {
+        self.missed
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Purges on all other nodes. Nodes that are down receive the purge when they answer again.
+    pub async fn purge_others(self: &Arc<Self>, target: &Target, is_soft: bool) {
+        let (kind, text) = match target {
+            Target::Url(key) => ("url", key.as_str().to_owned()),
+            Target::Prefix(prefix) => ("prefix", prefix.clone()),
+            Target::Tag(hash) => ("tag", format!("{hash:x}")),
+        };
+        let soft = if is_soft { "soft" } else { "hard" };
+        let purge = format!("{soft} {kind} {text}");
+        let Ok(purge) = HeaderValue::from_bytes(purge.as_bytes()) else {
+            return;
+        };
+        let view = self.view();
+        let all: BTreeSet<ServerId> = self.members.peers().keys().copied().collect();
+        let (down, up) = all.into_iter().partition(|id| view.down().contains(id));
+        self.keep_purge(&purge, &down);
+        let reached = self.send_to_all(&purge, &up, &down).await;
+        let failed: BTreeSet<ServerId> = up.difference(&reached).copied().collect();
+        if !failed.is_empty() {
+            self.keep_purge(&purge, &failed);
+            self.send_to_all(&purge, &reached, &failed).await;
+        }
+    }
+
+    /// Keeps a purge for nodes that have missed it.
+    fn keep_purge(&self, purge: &HeaderValue, servers: &BTreeSet<ServerId>) {
+        let mut missed = self.missed();
+        for server in servers {
+            missed.push(*server, purge.clone());
+        }
+    }
+
+    /// Keeps another node's purge for the nodes that have missed it, according to its fields.
+    pub fn keep_missed(&self, headers: &HeaderMap) {
+        let (Some(purge), Some(servers)) = (headers.get(message::PURGE), headers.get(MISSED))
+        else {
+            return;
+        };
+        let peers = self.members.peers();
+        let servers = servers.to_str().unwrap_or_default().split(' ');
+        let servers = servers.filter_map(|text| text.parse().ok().map(ServerId));
+        let servers = servers.filter(|id| peers.contains_key(id)).collect();
+        self.keep_purge(purge, &servers);
+    }
+
+    /// Sends a purge to nodes, and returns those that have answered. Nodes that go down are not
+    /// awaited. The nodes in `missed` are those for which the receivers keep the purge.
+    async fn send_to_all(
+        self: &Arc<Self>,
+        purge: &HeaderValue,
+        servers: &BTreeSet<ServerId>,
+        missed: &BTreeSet<ServerId>,
+    ) -> BTreeSet<ServerId> {
+        let mut calls = JoinSet::new();
+        for &server in servers {
+            let (cluster, purge, missed) = (self.clone(), purge.clone(), missed.clone());
+            calls.spawn(async move {
+                let mut changes = cluster.view.subscribe();
+                let is_down = changes.wait_for(|view| view.down().contains(&server));
+                tokio::select! {
+                    has_answered = cluster.send_purge(server, purge, &missed) => {
+                        has_answered.then_some(server)
+                    }
+                    _ = is_down => None,
+                }
+            });
+        }
+        let mut reached = BTreeSet::new();
+        while let Some(server) = calls.join_next().await {
+            reached.extend(server.ok().flatten());
+        }
+        reached
+    }
+
+    /// Sends a purge to a node. Returns true if the node has answered.
+    async fn send_purge(
+        &self,
+        server: ServerId,
+        purge: HeaderValue,
+        missed: &BTreeSet<ServerId>,
+    ) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(message::PURGE, purge);
+        if !missed.is_empty() {
+            let ids: Vec<String> = missed.iter().map(|id| id.0.to_string()).collect();
+            if let Ok(ids) = HeaderValue::from_str(&ids.join(" ")) {
+                headers.insert(MISSED, ids);
+            }
+        }
+        let call = Call {
+            method: Method::POST,
+            path: "/v1/purge",
+            headers,
+            body: vec![],
+        };
+        let reply = self.call(server, call, 1 << 10, PURGE_TIME).await;
+        reply.is_ok()
+    }
+
+    /// Sends the next purge that a node has missed. Returns false if there is none or the node has
+    /// not answered.
+    pub(super) async fn send_missed(&self, server: ServerId) -> bool {
+        let Some(purge) = ({ self.missed().first(server) }) else {
+            return false;
+        };
+        let has_answered = self
+            .send_purge(server, purge.clone(), &BTreeSet::new())
+            .await;
+        if has_answered {
+            self.missed().remove(server, &purge);
+        }
+        has_answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::peer::PeerFailure;
+    use crate::config::{ClusterConfig, Config, Security, Server};
+    use crate::proxy::Node;
+    use std::net::TcpListener;
+    use tokio::time::{Instant, sleep};
+
+    fn purge(number: usize) -> HeaderValue {
+        let text = format!("hard tag {number:x}");
+        HeaderValue::from_str(&text).expect("the input is valid")
+    }
+
+    #[test]
+    fn a_node_that_has_missed_too_many_purges_loses_everything() {
+        let mut missed = Missed::default();
+        let (one, other) = (ServerId(1), ServerId(2));
+        (0..MISSED_MAX).for_each(|number| missed.push(one, purge(number)));
+        missed.push(other, purge(7));
+        assert_eq!(missed.len(), MISSED_MAX + 1);
+        let first = missed.first(one).expect("there are some");
+        assert_eq!(first, purge(0));
+        (0..3).for_each(|number| missed.push(one, purge(number)));
+        // The first one was being sent, and everything has replaced it meanwhile.
+        missed.remove(one, &first);
+        let all = HeaderValue::from_static(PURGE_ALL);
+        assert_eq!(missed.first(one).as_ref(), Some(&all));
+        missed.remove(one, &all);
+        assert_eq!(missed.first(one), None);
+        assert_eq!(missed.first(other), Some(purge(7)));
+    }
+
+    /// Returns the first of two nodes. The second one accepts connections and does not answer.
+    fn cluster(silent: &TcpListener) -> Arc<Cluster> {
+        let own = "127.0.0.1:1".parse().expect("the text is valid");
+        let other = silent.local_addr().expect("loopback works");
+        let server = |id, address| Server {
+            id: ServerId(id),
+            address,
+            weight: 1,
+            name: None,
+        };
+        let cluster = ClusterConfig {
+            own: ServerId(0),
+            servers: vec![server(0, own), server(1, other)],
+            etcd: None,
+            data: 1,
+            parity: 1,
+            buckets: 8,
+            coded_bytes_min: 128 << 10,
+            repair_bytes_per_second: 0,
+            listen: None,
+            security: Security::Plain,
+        };
+        let config = Config {
+            listen: vec!["127.0.0.1:0".parse().expect("the text is valid")],
+            origins: vec!["http://127.0.0.1:1".parse().expect("the text is valid")],
+            cluster: Some(cluster),
+            ..Config::default()
+        };
+        let node = Node::new(config).expect("the settings are valid");
+        node.cluster().expect("there is a cluster").clone()
+    }
+
+    fn silent() -> TcpListener {
+        TcpListener::bind("127.0.0.1:0").expect("loopback works")
+    }
+
+    fn fail(cluster: &Cluster) {
+        for _ in 0..3 {
+            cluster.note(ServerId(1), Some(PeerFailure::Timeout));
+        }
+    }
+
+    /// Regression: each purge waited 4 seconds for a node that had stopped.
+    #[tokio::test(start_paused = true)]
+    async fn purges_do_not_wait_for_a_node_that_is_down() {
+        let silent = silent();
+        let cluster = cluster(&silent);
+        fail(&cluster);
+        let began = Instant::now();
+        for number in 0..20 {
+            cluster.purge_others(&Target::Tag(number), false).await;
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert_eq!(cluster.missed().len(), 20);
+        let first = cluster.missed().first(ServerId(1));
+        assert_eq!(first, Some(purge(0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_purge_ends_when_the_last_node_that_it_waits_for_goes_down() {
+        let silent = silent();
+        let cluster = cluster(&silent);
+        let began = Instant::now();
+        let purging = tokio::spawn({
+            let cluster = cluster.clone();
+            async move { cluster.purge_others(&Target::Tag(7), false).await }
+        });
+        let wait = Duration::from_millis(10);
+        sleep(wait).await;
+        assert!(!purging.is_finished());
+        fail(&cluster);
+        purging.await.expect("the task does not panic");
+        assert_eq!(began.elapsed(), wait);
+        assert_eq!(cluster.missed().first(ServerId(1)), Some(purge(7)));
+    }
+}
