@@ -71,6 +71,7 @@ fn main() -> Result<(), Failure> {
             resource: Arc::new(Resource {
                 variants: vec![Object::new(head.clone(), vec![content.clone()])],
                 place: None,
+                tagged: None,
             }),
             purge_count: 0,
             left: None,

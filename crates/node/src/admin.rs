@@ -125,6 +125,7 @@ fn facts(node: &Node) -> Facts<'_> {
         config: &node.config,
         metrics: &node.metrics,
         memory: node.store.stats(),
+        tagged: node.store.tagged(),
         outside_bytes: node.store.budget().bytes(),
         disk: node.store.disk_stats(),
         cluster: node.cluster().map(|cluster| cluster.facts()),

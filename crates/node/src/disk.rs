@@ -2,9 +2,10 @@
 //!
 //! `record.rs` is the encoding, `segment.rs` the files, `writer.rs` the thread that writes,
 //! `extent.rs` content read in pieces, `buffers.rs` the memory for it, `removed.rs` the log of
-//! records that a restart must not bring back, `open.rs` the start, `purge.rs` the purges, and
-//! `scrub.rs` the verification of records that are not read. The index is a cache from the
-//! project's library, with 12 bytes per URL and a deadline, so that records leave it on time.
+//! records that a restart must not bring back, `open.rs` the start, `purge.rs` the purges,
+//! `tags.rs` their index by tag, and `scrub.rs` the verification of records that are not read.
+//! The index is a cache from the project's library, with 12 bytes per URL and a deadline, so that
+//! records leave it on time.
 //!
 //! Reads of data in the page cache are made directly (`RWF_NOWAIT`); Tokio's threads for blocking
 //! work make the others. io_uring would save the thread switch only for the latter, needs unsafe
@@ -24,6 +25,7 @@ mod record;
 mod removed;
 mod scrub;
 mod segment;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -68,7 +70,7 @@ pub struct Disk {
     writer: Option<JoinHandle<()>>,
 }
 
-/// Counters of the tier. All of them only grow, except for the first five.
+/// Counters of the tier. All of them only grow, except for the first six.
 #[derive(Clone, Debug, Default)]
 pub struct DiskStats {
     /// Whether a failure has turned the tier off.
@@ -77,6 +79,8 @@ pub struct DiskStats {
     pub urls: u64,
     /// Memory of the index in bytes.
     pub index_bytes: u64,
+    /// Memory of the index by tag in bytes.
+    pub tag_bytes: u64,
     /// Size of all files in bytes.
     pub bytes: u64,
     /// Size of the records in the index, in bytes.
@@ -103,6 +107,8 @@ pub struct DiskStats {
     pub scrubbed_bytes: u64,
     /// Number of completed verification passes.
     pub scrub_passes: u64,
+    /// Number of records whose descriptions purges have read.
+    pub purge_reads: u64,
     /// Number of device failures.
     pub errors: u64,
 }
@@ -119,6 +125,7 @@ struct Counts {
     scrub_corrupt: AtomicU64,
     scrubbed_bytes: AtomicU64,
     scrub_passes: AtomicU64,
+    purge_reads: AtomicU64,
     errors: AtomicU64,
 }
 
@@ -301,6 +308,7 @@ impl Disk {
             is_off: shared.is_off(),
             urls: index.len,
             index_bytes: index.bytes,
+            tag_bytes: segments.iter().map(|segment| segment.tag_bytes()).sum(),
             bytes: segments.iter().map(|segment| segment.bytes()).sum(),
             live_bytes: segments.iter().map(|segment| segment.live_bytes()).sum(),
             written: counts.written.load(Relaxed),
@@ -314,6 +322,7 @@ impl Disk {
             scrub_corrupt: counts.scrub_corrupt.load(Relaxed),
             scrubbed_bytes: counts.scrubbed_bytes.load(Relaxed),
             scrub_passes: counts.scrub_passes.load(Relaxed),
+            purge_reads: counts.purge_reads.load(Relaxed),
             errors: counts.errors.load(Relaxed),
         }
     }
@@ -563,5 +572,6 @@ fn resource(
     Resource {
         variants: variants.collect(),
         place: Some(place),
+        tagged: None,
     }
 }

@@ -47,6 +47,7 @@ mod socket;
 pub mod status;
 pub mod store;
 pub mod stream;
+mod tags;
 
 pub use clock::{Clock, ManualClock};
 pub use config::{

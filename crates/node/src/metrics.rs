@@ -217,6 +217,8 @@ pub struct Facts<'a> {
     pub metrics: &'a Metrics,
     /// Memory tier.
     pub memory: Stats,
+    /// Number of pairs of a tag and a URL in memory.
+    pub tagged: u64,
     /// Size in bytes of content in memory outside the store.
     pub outside_bytes: u64,
     /// Disk tier.
@@ -251,10 +253,10 @@ pub struct ClusterFacts<'a> {
     pub nodes: usize,
     /// Number of nodes that are down.
     pub nodes_down: usize,
-    /// Size of copies of small responses in bytes.
-    pub copy_bytes: u64,
     /// Number of purges that are kept for nodes that have missed them.
     pub purges_missed: usize,
+    /// Size of copies of small responses in bytes.
+    pub copy_bytes: u64,
     /// Numbers of data and parity chunks of an object.
     pub code: (u8, u8),
     /// Members and map.

@@ -8,6 +8,7 @@ use crate::rules::freshness::Terms;
 use crate::rules::key::Key;
 use crate::rules::ranges::{Range, Requested};
 use crate::rules::vary::Selection;
+use crate::tags::{PAIR_BYTES, Tagged, URL_BYTES};
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
@@ -226,6 +227,8 @@ pub struct Resource {
     pub variants: Vec<Object>,
     /// Place of the same responses in the disk tier.
     pub place: Option<Place>,
+    /// Registration of their tags, if they are in memory and have tags.
+    pub tagged: Option<Arc<Tagged>>,
 }
 
 /// Result of [`Resource::select`].
@@ -283,6 +286,7 @@ impl Resource {
         Resource {
             variants,
             place: None,
+            tagged: None,
         }
     }
 
@@ -311,6 +315,7 @@ impl Resource {
         Resource {
             variants: std::iter::once(&chunk).chain(others).cloned().collect(),
             place: None,
+            tagged: None,
         }
     }
 
@@ -326,7 +331,11 @@ impl Resource {
     /// Returns the estimated size in memory, in bytes.
     pub fn bytes(&self, key: &Key) -> u32 {
         let variants: usize = self.variants.iter().map(Object::bytes).sum();
-        u32::try_from(variants + key.as_str().len() + 96).unwrap_or(u32::MAX)
+        let tags = match self.tags().count() {
+            0 => 0,
+            count => count * PAIR_BYTES + URL_BYTES + key.as_str().len(),
+        };
+        u32::try_from(variants + key.as_str().len() + 96 + tags).unwrap_or(u32::MAX)
     }
 
     /// Returns the estimated size of copies in memory, in bytes.
@@ -353,6 +362,12 @@ impl Resource {
         }
     }
 
+    /// Returns the hashes of the tags of all responses.
+    pub fn tags(&self) -> impl Iterator<Item = u64> {
+        let heads = self.variants.iter();
+        heads.flat_map(|object| object.head.tags.iter().copied())
+    }
+
     /// Returns the responses that are not copies; `None` if there are none.
     pub fn without_copies(self: &Arc<Self>) -> Option<Arc<Self>> {
         let is_own = |object: &&Object| !object.is_copy;
@@ -364,6 +379,7 @@ impl Resource {
             Arc::new(Resource {
                 variants,
                 place: None,
+                tagged: None,
             })
         })
     }

@@ -372,6 +372,7 @@ mod tests {
             config: &config,
             metrics: &metrics,
             memory: Stats::default(),
+            tagged: 0,
             outside_bytes: 0,
             disk: None,
             cluster: None,

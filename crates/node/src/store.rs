@@ -13,6 +13,7 @@ use crate::rules::fields::Lines;
 use crate::rules::freshness::is_failure;
 use crate::rules::key::Key;
 use crate::rules::ranges::Range;
+use crate::tags::TagIndex;
 use library::{Cache, Cause, Op, Stats};
 use std::collections::HashSet;
 use std::future::poll_fn;
@@ -32,6 +33,8 @@ const COPIES_PART: u64 = 8;
 /// Responses by URL.
 pub struct Store {
     cache: Cache<Key, Arc<Resource>>,
+    /// URLs in memory by tag.
+    tags: Arc<TagIndex>,
     purges: Arc<Purges>,
     disk: Option<Disk>,
     clock: Clock,
@@ -112,6 +115,7 @@ impl Store {
         };
         Ok(Store {
             cache,
+            tags: Arc::default(),
             purges,
             disk,
             clock: config.clock.clone(),
@@ -155,7 +159,9 @@ impl Store {
     pub async fn get_from_disk(&self, key: &Key) -> Option<Arc<Resource>> {
         let disk = self.disk.as_ref()?;
         let purge_count = self.purges.count();
-        let resource = Arc::new(disk.get(key).await?);
+        let mut resource = disk.get(key).await?;
+        resource.tagged = self.tags.register(key, resource.tags());
+        let resource = Arc::new(resource);
         let is_read = |object: &Object| object.extent.is_none();
         if resource.variants.iter().all(is_read) {
             self.promote(key, &resource, purge_count);
@@ -191,6 +197,7 @@ impl Store {
         let resource = Arc::new(Resource {
             variants,
             place: resource.place,
+            tagged: self.tags.register(key, resource.tags()),
         });
         self.promote(key, &resource, purge_count);
         Some(resource)
@@ -433,6 +440,7 @@ impl Store {
             (!is_empty && !is_unchanged).then_some(Resource {
                 variants: others,
                 place: None,
+                tagged: None,
             })
         });
         if !is_unchanged {
@@ -449,7 +457,7 @@ impl Store {
         let absent = Resource::default();
         self.cache.compute(key.clone(), |present| {
             let present = present.map_or(&absent, |present| &**present);
-            let Some(changed) = change(present) else {
+            let Some(mut changed) = change(present) else {
                 return Op::Keep;
             };
             match changed.usable_ms(self.clock.now_ms()) {
@@ -458,6 +466,7 @@ impl Store {
                     let bytes = changed.copy_bytes() as i64;
                     self.copy_bytes.fetch_add(bytes, Relaxed);
                     changed.enter_store();
+                    changed.tagged = self.tags.register(key, changed.tags());
                     Op::PutWithTtl(Arc::new(changed), Duration::from_millis(ms))
                 }
             }
@@ -465,8 +474,9 @@ impl Store {
     }
 
     /// Purges the target. A soft purge ends the freshness of the responses; a hard purge removes
-    /// them. Returns the number of URLs concerned. Unless the target is a URL, the purge reads all
-    /// descriptions on disk, so that a thread that serves clients must not call it.
+    /// them. Returns the number of URLs concerned. A purge by prefix reads all descriptions on
+    /// disk, and one by tag those of its records, so that a thread that serves clients must not
+    /// call it.
     pub fn purge(&self, target: &Target, is_soft: bool) -> usize {
         // The purge is recorded before the removal, so that no fetch can store in between.
         self.purges.record(target.clone());
@@ -534,6 +544,11 @@ impl Store {
             })
         });
         disk.save(victims);
+    }
+
+    /// Returns the number of pairs of a tag and a URL in memory.
+    pub fn tagged(&self) -> u64 {
+        self.tags.len() as u64
     }
 
     /// Returns the counters of the memory tier.

@@ -9,13 +9,15 @@ use crate::purge::Target;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// State of a purge by prefix or tag.
 struct Purging<'a> {
     target: &'a Target,
     is_soft: bool,
-    /// Number of visited records of each segment; [`usize::MAX`] if all were visited.
+    /// Number of visited records of each segment, or the offset behind the last one with the tag;
+    /// [`usize::MAX`] if all were visited.
     visited: HashMap<u32, usize>,
     /// Hashes of the URLs that the purge affected.
     concerned: HashSet<u64>,
@@ -83,6 +85,20 @@ impl Shared {
                 continue;
             }
             let is_sealed = segment.is_sealed();
+            if let Target::Tag(tag) = purge.target
+                && let Some(offsets) = segment.tagged(*tag, u32::try_from(visited).unwrap_or(0))
+            {
+                let end = offsets.last().map_or(visited, |last| *last as usize + 1);
+                let now = if is_sealed { usize::MAX } else { end };
+                purge.visited.insert(segment.number, now);
+                for offset in offsets {
+                    // A record with a damaged header is not returned to anyone.
+                    if let Some(entry) = segment.entry_at(offset)? {
+                        self.purge_entry(segment, &entry, purge)?;
+                    }
+                }
+                continue;
+            }
             let entries = segment.entries()?;
             let now = if is_sealed { usize::MAX } else { entries.len() };
             purge.visited.insert(segment.number, now);
@@ -103,6 +119,7 @@ impl Shared {
         if self.index.peek(&entry.hash) != Some(place) {
             return Ok(());
         }
+        self.counts.purge_reads.fetch_add(1, Relaxed);
         let described = self.describe(segment, entry)?;
         let concerns = described.as_ref().is_none_or(|described| {
             let mut heads = described.variants.iter();

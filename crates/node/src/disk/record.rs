@@ -146,6 +146,14 @@ pub struct Description {
     pub blocks: Arc<[u32]>,
 }
 
+impl Description {
+    /// Returns the hashes of the tags of all responses.
+    pub fn tags(&self) -> impl Iterator<Item = u64> {
+        let heads = self.variants.iter();
+        heads.flat_map(|(head, _)| head.tags.iter().copied())
+    }
+}
+
 /// Encodes the description of a URL's responses.
 pub fn describe(key: &Key, resource: &Resource) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(1_024);

@@ -5,12 +5,17 @@
 //! record, record, ..., record, footer
 //! ```
 //!
-//! The footer has 24 bytes per record (hash, deadline, offset, length) and a trailer of 32 bytes
-//! (magic, number of records, offset of the footer, checksum). A segment without an intact footer
-//! is unfinished or damaged. Its records are found by their headers, up to the first one that is
-//! not intact.
+//! The footer has 24 bytes per record (hash, deadline, offset, length), 8 bytes for each of its
+//! tags (`tags.rs`), and a trailer of 32 bytes (magic, number of records and of tags, offset of the
+//! footer, checksum). A segment without an intact footer is unfinished or damaged. Its records are
+//! found by their headers, up to the first one that is not intact.
+//!
+//! A footer of an earlier version has no tags, which are then unknown: a purge by tag reads the
+//! descriptions of all records of such a segment. This is also so for an unfinished segment in
+//! which a description is damaged.
 
-use super::record::{HEADER_BYTES, Header, checksum};
+use super::record::{HEADER_BYTES, Header, checksum, read_description};
+use super::tags::Tags;
 use crate::object::Place;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -25,7 +30,11 @@ use std::sync::{Mutex, MutexGuard};
 const HIT_BYTES: u64 = 512;
 const ENTRY_BYTES: u64 = 24;
 const TRAILER_BYTES: u64 = 32;
-const FOOTER_MAGIC: u64 = 0x3166_746f_6f66_796d;
+const TAG_BYTES: u64 = 8;
+/// Magic of a footer without tags.
+const UNTAGGED_MAGIC: u64 = 0x3166_746f_6f66_796d;
+/// Magic of a footer with tags.
+const FOOTER_MAGIC: u64 = 0x3266_746f_6f66_796d;
 
 /// Row of the footer, which describes one record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +62,8 @@ pub struct Segment {
     is_sealed: AtomicBool,
     /// Records written so far, while the segment is being written.
     open: Mutex<Vec<Entry>>,
+    /// Tags of the records; `None` if they are unknown.
+    tags: Mutex<Option<Tags>>,
     hits: Box<[AtomicU64]>,
     /// Offsets of records whose freshness a purge has ended, with the instants at which it ended.
     softened: Mutex<HashMap<u32, u64>>,
@@ -104,6 +115,7 @@ impl Segment {
             live_bytes: AtomicU64::new(0),
             is_sealed: AtomicBool::new(false),
             open: Mutex::default(),
+            tags: Mutex::new(Some(Tags::default())),
             hits: (0..words).map(|_| AtomicU64::new(0)).collect(),
             softened: Mutex::default(),
         }
@@ -119,11 +131,14 @@ impl Segment {
         let length = file.metadata()?.len();
         let segment = Segment::of(number, file, path.to_owned(), bytes_max.max(length));
         segment.bytes.store(length, SeqCst);
-        if let Some(entries) = segment.footer()? {
+        if let Some((entries, tags)) = segment.footer()? {
+            *locked(&segment.tags) = tags;
             segment.is_sealed.store(true, SeqCst);
             return Ok((segment, entries));
         }
         let entries = segment.scan()?;
+        let tags = segment.read_tags(&entries)?;
+        *locked(&segment.tags) = tags;
         let end = entries.last().map_or(0, |last| last.end());
         segment.file.set_len(end)?;
         segment.bytes.store(end, SeqCst);
@@ -137,17 +152,24 @@ impl Segment {
         self.bytes.load(SeqCst)
     }
 
-    /// Returns the size that the file would have with another record of this length and the footer.
-    pub fn bytes_with(&self, length: u64) -> u64 {
+    /// Returns the size that the file would have with another record, of this length and with this
+    /// number of tags, and the footer.
+    pub fn bytes_with(&self, length: u64, tag_count: usize) -> u64 {
         let count = locked(&self.open).len() as u64 + 1;
-        self.bytes() + length + count * ENTRY_BYTES + TRAILER_BYTES
+        let tags = locked(&self.tags).as_ref().map_or(0, Tags::len) + tag_count;
+        self.bytes() + length + count * ENTRY_BYTES + tags as u64 * TAG_BYTES + TRAILER_BYTES
     }
 
-    /// Appends a record. Only one thread may write.
+    /// Appends a record with these tags. Only one thread may write.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
-    pub fn append(&self, entry: Entry, parts: &[&[u8]]) -> io::Result<()> {
+    pub fn append(
+        &self,
+        entry: Entry,
+        tags: impl Iterator<Item = u64>,
+        parts: &[&[u8]],
+    ) -> io::Result<()> {
         debug_assert_eq!(u64::from(entry.offset), self.bytes());
         let mut at = self.bytes();
         for part in parts {
@@ -156,6 +178,9 @@ impl Segment {
         }
         debug_assert_eq!(at, entry.end());
         self.bytes.store(at, SeqCst);
+        if let Some(known) = locked(&self.tags).as_mut() {
+            tags.for_each(|tag| known.push(tag, entry.offset));
+        }
         locked(&self.open).push(entry);
         Ok(())
     }
@@ -166,16 +191,28 @@ impl Segment {
     /// Returns an error if the file cannot be written.
     pub fn seal(&self) -> io::Result<()> {
         let mut open = locked(&self.open);
+        let mut tags = locked(&self.tags);
+        let tag_count = tags.as_ref().map_or(0, Tags::len);
         let start = self.bytes();
-        let mut footer = Vec::with_capacity(open.len() * ENTRY_BYTES as usize + 32);
+        let bytes = open.len() * ENTRY_BYTES as usize + tag_count * TAG_BYTES as usize + 32;
+        let mut footer = Vec::with_capacity(bytes);
         for entry in open.iter() {
             footer.extend_from_slice(&entry.hash.to_le_bytes());
             footer.extend_from_slice(&entry.deadline_ms.to_le_bytes());
             footer.extend_from_slice(&entry.offset.to_le_bytes());
             footer.extend_from_slice(&entry.length.to_le_bytes());
         }
-        footer.extend_from_slice(&FOOTER_MAGIC.to_le_bytes());
-        footer.extend_from_slice(&(open.len() as u64).to_le_bytes());
+        let magic = match tags.as_mut() {
+            None => UNTAGGED_MAGIC,
+            Some(tags) => {
+                tags.sort();
+                tags.encode(&mut footer);
+                FOOTER_MAGIC
+            }
+        };
+        footer.extend_from_slice(&magic.to_le_bytes());
+        let counts = (open.len() as u64) | ((tag_count as u64) << 32);
+        footer.extend_from_slice(&counts.to_le_bytes());
         footer.extend_from_slice(&start.to_le_bytes());
         let sum = checksum(&footer);
         footer.extend_from_slice(&sum.to_le_bytes());
@@ -203,13 +240,68 @@ impl Segment {
             }
         }
         match self.footer()? {
-            Some(entries) => Ok(entries),
+            Some((entries, _)) => Ok(entries),
             None => self.scan(),
         }
     }
 
+    /// Returns the offsets of the records that may have a tag, in ascending order, from an offset
+    /// on; `None` if the tags are unknown.
+    pub fn tagged(&self, tag: u64, from: u32) -> Option<Vec<u32>> {
+        let tags = locked(&self.tags);
+        tags.as_ref().map(|tags| tags.offsets(tag, from))
+    }
+
+    /// Returns the memory of the tags in bytes.
+    pub fn tag_bytes(&self) -> u64 {
+        locked(&self.tags).as_ref().map_or(0, Tags::bytes)
+    }
+
+    /// Returns the entry of the record at an offset; `None` if its header is damaged.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    pub fn entry_at(&self, offset: u32) -> io::Result<Option<Entry>> {
+        let bytes = self.read(offset.into(), HEADER_BYTES)?;
+        Ok(Header::decode(&bytes).and_then(|header| self.entry_of(&header, offset.into())))
+    }
+
+    fn entry_of(&self, header: &Header, at: u64) -> Option<Entry> {
+        let is_here = header.segment == self.number && u64::from(header.offset) == at;
+        let length = header.record_bytes().filter(|_| is_here)?;
+        Some(Entry {
+            hash: header.hash,
+            deadline_ms: header.deadline_ms,
+            offset: header.offset,
+            length: u32::try_from(length).ok()?,
+        })
+    }
+
+    /// Reads the tags of records from their descriptions; `None` if a description is damaged.
+    fn read_tags(&self, entries: &[Entry]) -> io::Result<Option<Tags>> {
+        let mut tags = Tags::default();
+        for entry in entries {
+            let at = u64::from(entry.offset);
+            let Some(header) = Header::decode(&self.read(at, HEADER_BYTES)?) else {
+                return Ok(None);
+            };
+            let length = header.description_bytes as usize;
+            if HEADER_BYTES + length > entry.length as usize {
+                return Ok(None);
+            }
+            let bytes = self.read(at + HEADER_BYTES as u64, length)?;
+            let Some(described) = read_description(&header, &bytes) else {
+                return Ok(None);
+            };
+            described
+                .tags()
+                .for_each(|tag| tags.push(tag, entry.offset));
+        }
+        Ok(Some(tags))
+    }
+
     /// Reads the footer; `None` if there is none or it is damaged.
-    fn footer(&self) -> io::Result<Option<Vec<Entry>>> {
+    fn footer(&self) -> io::Result<Option<(Vec<Entry>, Option<Tags>)>> {
         let length = self.file.metadata()?.len();
         if length < TRAILER_BYTES {
             return Ok(None);
@@ -221,11 +313,16 @@ impl Segment {
             let bytes = trailer[at..at + 8].try_into();
             u64::from_le_bytes(bytes.expect("the length is 8"))
         };
-        let (count, start) = (number(8), number(16));
+        let has_tags = number(0) == FOOTER_MAGIC;
+        let (count, tag_count, start) = match has_tags {
+            true => (number(8) & 0xffff_ffff, number(8) >> 32, number(16)),
+            false => (number(8), 0, number(16)),
+        };
         let expected = count
             .checked_mul(ENTRY_BYTES)
+            .and_then(|bytes| bytes.checked_add(tag_count.checked_mul(TAG_BYTES)?))
             .and_then(|bytes| bytes.checked_add(start)?.checked_add(TRAILER_BYTES));
-        if number(0) != FOOTER_MAGIC || expected != Some(length) {
+        if !(has_tags || number(0) == UNTAGGED_MAGIC) || expected != Some(length) {
             return Ok(None);
         }
         let mut footer = vec![0; (length - start) as usize];
@@ -234,10 +331,13 @@ impl Segment {
         if checksum(content).to_le_bytes() != *sum {
             return Ok(None);
         }
-        let rows = content[..content.len() - 24].chunks_exact(ENTRY_BYTES as usize);
+        let rows = &content[..content.len() - 24];
+        let (rows, tags) = rows.split_at((count * ENTRY_BYTES) as usize);
+        let rows = rows.chunks_exact(ENTRY_BYTES as usize);
         let entries: Vec<Entry> = rows.map(entry).collect();
         let is_inside = |entry: &Entry| entry.end() <= start;
-        Ok(entries.iter().all(is_inside).then_some(entries))
+        let tags = has_tags.then(|| Tags::decode(tags));
+        Ok(entries.iter().all(is_inside).then_some((entries, tags)))
     }
 
     /// Finds the records by their headers.
@@ -251,21 +351,12 @@ impl Segment {
             let Some(header) = Header::decode(&bytes) else {
                 break;
             };
-            let is_here = header.segment == self.number && u64::from(header.offset) == at;
-            let record = header.record_bytes().filter(|_| is_here);
-            let Some(record) = record.and_then(|record| u32::try_from(record).ok()) else {
+            let entry = self.entry_of(&header, at);
+            let Some(entry) = entry.filter(|entry| entry.end() <= length) else {
                 break;
             };
-            if at + u64::from(record) > length {
-                break;
-            }
-            entries.push(Entry {
-                hash: header.hash,
-                deadline_ms: header.deadline_ms,
-                offset: header.offset,
-                length: record,
-            });
-            at += u64::from(record);
+            entries.push(entry);
+            at = entry.end();
         }
         Ok(entries)
     }

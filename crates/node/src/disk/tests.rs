@@ -151,9 +151,9 @@ fn key(name: u32) -> Key {
     Key::new(false, "a", &format!("/{name}")).expect("the input is valid")
 }
 
-/// Returns the tag of a URL, one of three.
+/// Returns the tag of a URL, one of three. Two of them have the same half in the index.
 fn tag(name: u32) -> u64 {
-    u64::from(name % 3)
+    u64::from(name % 3) << 31
 }
 
 fn response(name: u32, content: Vec<u8>, now_ms: u64, fresh_ms: u64) -> Resource {
@@ -179,6 +179,7 @@ fn response(name: u32, content: Vec<u8>, now_ms: u64, fresh_ms: u64) -> Resource
     Resource {
         variants: vec![object],
         place: None,
+        tagged: None,
     }
 }
 
@@ -271,12 +272,12 @@ fn compare(bytes: u64, steps: &[Step], is_exact: bool) {
                 }
             }
             Step::PurgeTag(of, is_soft) => {
-                let target = Target::Tag(u64::from(of));
+                let target = Target::Tag(tag(of));
                 let count = tier.disk().purge(&target, is_soft, &HashSet::new());
                 // The index has a record up to and including the millisecond of its deadline.
                 let (mut least, mut most) = (0, 0);
                 model.retain(|name, expected| {
-                    let is_concerned = tag(*name) == u64::from(of);
+                    let is_concerned = tag(*name) == tag(of);
                     least += usize::from(is_concerned && usable(expected, now_ms));
                     most += usize::from(is_concerned && usable(expected, now_ms - 1));
                     if is_concerned && is_soft {
@@ -699,4 +700,82 @@ fn a_pass_begins_at_any_segment_and_reads_each_one() {
         assert!(step.is_last);
         assert!(step.bytes >= tier.disk().stats().live_bytes);
     }
+}
+
+/// Replaces the footer of each segment by one of the earlier version, without tags.
+fn remove_tags(folder: &std::path::Path) {
+    for file in std::fs::read_dir(folder).expect("the folder is there") {
+        let path = file.expect("the folder is there").path();
+        if segment::number(&path).is_none() {
+            continue;
+        }
+        let mut bytes = std::fs::read(&path).expect("the file is there");
+        let trailer = bytes.split_off(bytes.len() - 32);
+        let number = |at: usize| {
+            let part = trailer[at..at + 8].try_into();
+            u64::from_le_bytes(part.expect("the length is 8"))
+        };
+        let (count, start) = (number(8) & 0xffff_ffff, number(16));
+        bytes.truncate((start + 24 * count) as usize);
+        for part in [0x3166_746f_6f66_796d, count, start] {
+            bytes.extend_from_slice(&part.to_le_bytes());
+        }
+        let sum = record::checksum(&bytes[start as usize..]);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        std::fs::write(&path, bytes).expect("the file is writable");
+    }
+}
+
+/// Regression: a purge by tag read the descriptions of all records.
+#[test]
+fn a_purge_by_tag_reads_the_records_with_the_tag() {
+    let mut tier = Tier::new(64 << 20);
+    let rare = u64::MAX;
+    let write = |tier: &Tier, name: u32, tags: &[u64]| {
+        let mut resource = response(name, content(name, 90_000), tier.now_ms(), 60_000);
+        Arc::make_mut(&mut resource.variants[0].head).tags = tags.into();
+        tier.queue.push(Job::Write(Victim {
+            key: key(name),
+            resource: Arc::new(resource),
+            left: None,
+            purge_count: 0,
+        }));
+    };
+    let fill = |tier: &Tier| {
+        for name in 0..100 {
+            let tags = [tag(name), if name % 50 == 7 { rare } else { 5 << 32 }];
+            write(tier, name, &tags);
+        }
+        tier.disk().flush(false);
+    };
+    let purge = |tier: &Tier| {
+        let reads = || tier.disk().stats().purge_reads;
+        let before = reads();
+        let count = tier
+            .disk()
+            .purge(&Target::Tag(rare), false, &HashSet::new());
+        (count, reads() - before)
+    };
+    // Complete segments and one that is being written.
+    fill(&tier);
+    assert!(tier.disk().stats().tag_bytes >= 200 * 8);
+    assert_eq!(purge(&tier), (2, 2));
+    assert_eq!(purge(&tier), (0, 0));
+    // After a crash, and after a stop.
+    fill(&tier);
+    tier.crash();
+    assert_eq!(purge(&tier), (2, 2));
+    fill(&tier);
+    tier.disk().save(std::iter::empty());
+    tier.crash();
+    assert_eq!(purge(&tier), (2, 2));
+    // Segments of an earlier version are read as a whole.
+    fill(&tier);
+    tier.disk().save(std::iter::empty());
+    tier.disk = None;
+    remove_tags(&tier.folder.0);
+    tier.open();
+    assert_eq!(tier.disk().stats().tag_bytes, 0);
+    assert_eq!(purge(&tier), (2, 100));
+    assert!(tier.get(7).is_none() && tier.get(8).is_some());
 }

@@ -99,7 +99,8 @@ impl Writer {
             shared.counts.too_large.fetch_add(1, Relaxed);
             return Ok(());
         };
-        let segment = self.room(length)?;
+        let tag_count = victim.resource.tags().count();
+        let segment = self.room(length, tag_count)?;
         let place = place_in(&segment, length);
         (header.segment, header.offset) = (place.segment, place.offset);
         let mut head = header.encode().to_vec();
@@ -114,7 +115,7 @@ impl Writer {
         if !is_small {
             parts.extend(contents.iter().map(|chunk| &chunk[..]));
         }
-        segment.append(entry(&header, place), &parts)?;
+        segment.append(entry(&header, place), victim.resource.tags(), &parts)?;
         shared.counts.written.fetch_add(1, Relaxed);
         shared.counts.written_bytes.fetch_add(length, Relaxed);
         segment.revive(place.length);
@@ -131,10 +132,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns a segment with room for a record. A new segment displaces the oldest one.
-    fn room(&mut self, length: u64) -> io::Result<Arc<Segment>> {
+    /// Returns a segment with room for a record and its tags. A new segment displaces the oldest
+    /// one.
+    fn room(&mut self, length: u64, tag_count: usize) -> io::Result<Arc<Segment>> {
         if let Some(open) = &self.open {
-            if open.bytes_with(length) <= self.shared.segment_bytes {
+            if open.bytes_with(length, tag_count) <= self.shared.segment_bytes {
                 return Ok(open.clone());
             }
             self.finish()?;
@@ -149,10 +151,10 @@ impl Writer {
             self.displace(&oldest, &new)?;
         }
         // The moved records may have filled it.
-        if new.bytes_with(length) <= shared.segment_bytes {
+        if new.bytes_with(length, tag_count) <= shared.segment_bytes {
             return Ok(new);
         }
-        self.room(length)
+        self.room(length, tag_count)
     }
 
     /// Completes the segment that is being written.
@@ -189,7 +191,6 @@ impl Writer {
             let length = u64::from(old.length);
             let is_moved = oldest.is_hit(old.offset)
                 && length <= budget
-                && open.bytes_with(length) <= shared.segment_bytes
                 && self.relocate(oldest, open, &old)?;
             if is_moved {
                 budget -= length;
@@ -209,18 +210,27 @@ impl Writer {
     }
 
     /// Copies a record to another segment. Its content is not verified, because its checksums move
-    /// with it. Returns false if it was not copied.
+    /// with it. Returns false if it was not copied, because it is damaged or there is no room.
     fn relocate(&self, from: &Segment, to: &Segment, old: &Entry) -> io::Result<bool> {
         let shared = &self.shared;
         let mut bytes = from.read(u64::from(old.offset), old.length as usize)?;
         let Some(mut header) = Header::decode(&bytes) else {
             return Ok(false);
         };
+        let end = HEADER_BYTES + header.description_bytes as usize;
+        let described = bytes.get(HEADER_BYTES..end);
+        let described = described.and_then(|bytes| record::read_description(&header, bytes));
+        let Some(described) = described else {
+            return Ok(false);
+        };
+        if to.bytes_with(old.length.into(), described.tags().count()) > shared.segment_bytes {
+            return Ok(false);
+        }
         let before = old.place(from.number);
         let place = place_in(to, u64::from(old.length));
         (header.segment, header.offset) = (place.segment, place.offset);
         bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
-        to.append(entry(&header, place), &[&bytes])?;
+        to.append(entry(&header, place), described.tags(), &[&bytes])?;
         if let Some(at_ms) = from.softened_ms(old.offset) {
             to.soften(place.offset, at_ms);
             shared.log(&[Line::softening(place, at_ms)])?;

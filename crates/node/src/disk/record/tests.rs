@@ -45,6 +45,7 @@ fn sample(lengths: &[usize]) -> Resource {
     Resource {
         variants: lengths.iter().map(object).collect(),
         place: None,
+        tagged: None,
     }
 }
 
