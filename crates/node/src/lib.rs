@@ -112,6 +112,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
     let certificate = acceptor(config.certificate.as_ref())?;
     let admin_certificate = acceptor(config.admin_certificate.as_ref())?;
     let tls = certificate.as_ref().map(watch::Sender::subscribe);
+    let (caught_up, is_caught_up) = watch::channel(node.cluster.is_none());
     for (listener, tls) in listen::bind_all(config, tls)? {
         addresses.push(address(&listener)?);
         let serving = listen::serve(
@@ -121,13 +122,13 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
             connections.clone(),
             stopped.clone(),
         );
-        listeners.spawn(serving);
+        listeners.spawn(when(is_caught_up.clone(), stopped.clone(), serving));
     }
     for path in &config.listen_unix {
         let listener = listen::socket::bind_path(path)?;
         let (node, connections) = (node.clone(), connections.clone());
         let serving = listen::serve(node, listener, None, connections, stopped.clone());
-        listeners.spawn(serving);
+        listeners.spawn(when(is_caught_up.clone(), stopped.clone(), serving));
     }
     let (mut peers, mut etcd) = (None, None);
     if let Some(cluster) = &node.cluster
@@ -142,6 +143,12 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
             listeners.spawn(following);
             etcd = Some(client);
         }
+        let cluster = cluster.clone();
+        // The peers are asked before their probes send the same purges.
+        listeners.spawn(async move {
+            cluster.catch_up().await;
+            caught_up.send_replace(true);
+        });
     }
     listeners.spawn(scrub::run(node.clone(), stopped.clone()));
     listeners.spawn(fit(node.clone(), stopped.clone()));
@@ -167,6 +174,19 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         listeners,
         connections,
     })
+}
+
+/// Serves clients as soon as the node has caught up, unless it is stopped before.
+async fn when(
+    mut is_caught_up: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
+    serving: impl Future<Output = ()>,
+) {
+    tokio::select! {
+        waited = is_caught_up.wait_for(|is_so| *is_so) => drop(waited),
+        _ = stop.changed() => return,
+    }
+    serving.await;
 }
 
 /// Returns the acceptor of TLS connections with a certificate and its key, if there is one.

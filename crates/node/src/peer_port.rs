@@ -10,7 +10,8 @@
 //! | `PUT /v1/stub` | moves the deadline of the chunks of an object to that of a newer head |
 //! | `GET /v1/loads` | bytes written to each bucket, as JSON |
 //! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`); see [`message::MISSED`] |
-//! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key |
+//! | `GET /v1/missed` | purges that the sender (`mayfly-node`) has missed, one a line |
+//! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key; see [`message::STORED`] |
 //!
 //! A node with a certificate of the cluster's authority is trusted with the store. Sizes, numbers
 //! and times are bounded as for clients.
@@ -22,7 +23,7 @@ use crate::config::{Config, Invalid};
 use crate::listen;
 use crate::object::{Head, Object};
 use crate::proxy::{Client, Node};
-use crate::purge::Target;
+use crate::purge::Purge;
 use crate::rules::key::Key;
 use crate::socket::Socket;
 use crate::stream::Watched;
@@ -156,6 +157,9 @@ impl Port {
         }
         if path == "/v1/purge" && request.method() == Method::POST {
             return self.purge(request.headers()).await;
+        }
+        if path == "/v1/missed" {
+            return Response::new(Content::text(self.cluster.missed_by(request.headers())));
         }
         if path == "/v1/loads" {
             return Response::new(Content::text(self.cluster.own_loads()));
@@ -304,13 +308,13 @@ impl Port {
             .get(PURGE)
             .map(|value| std::str::from_utf8(value.as_bytes()));
         let text = text.and_then(Result::ok);
-        let Some((target, is_soft)) = text.and_then(purge_of) else {
+        let Some(purge) = text.and_then(Purge::parse) else {
             return plain(StatusCode::BAD_REQUEST);
         };
         self.cluster.keep_missed(headers);
         let node = self.node.clone();
         let purged = tokio::task::spawn_blocking(move || {
-            node.store.purge(&target, is_soft);
+            node.store.purge(&purge.target, purge.is_soft);
             node.store.sync_removals();
         });
         match purged.await {
@@ -318,24 +322,6 @@ impl Port {
             Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
-}
-
-/// Parses a purge: `hard` or `soft`, the kind of its target, and the target.
-fn purge_of(text: &str) -> Option<(Target, bool)> {
-    let (softness, rest) = text.split_once(' ')?;
-    let (kind, text) = rest.split_once(' ')?;
-    let is_soft = match softness {
-        "soft" => true,
-        "hard" => false,
-        _ => return None,
-    };
-    let target = match kind {
-        "url" => Target::Url(Key::parse(text)?),
-        "prefix" => Target::Prefix(text.to_owned()),
-        "tag" => Target::Tag(u64::from_str_radix(text, 16).ok()?),
-        _ => return None,
-    };
-    Some((target, is_soft))
 }
 
 fn key(headers: &HeaderMap) -> Option<Key> {
@@ -346,29 +332,4 @@ fn plain(status: StatusCode) -> Response<Content> {
     let mut response = Response::new(Content::empty());
     *response.status_mut() = status;
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn purges_of_other_nodes_are_read() {
-        let url = Key::parse("http://a/x y").expect("the input is valid");
-        let target = Target::Url(url);
-        assert_eq!(purge_of("hard url http://a/x y"), Some((target, false)));
-        let target = Target::Prefix("http://a/".into());
-        assert_eq!(purge_of("soft prefix http://a/"), Some((target, true)));
-        assert_eq!(purge_of("hard tag ff"), Some((Target::Tag(255), false)));
-        for text in [
-            "",
-            "hard",
-            "hard url",
-            "hard url x",
-            "mild tag 1",
-            "hard tag g",
-        ] {
-            assert_eq!(purge_of(text), None, "{text}");
-        }
-    }
 }

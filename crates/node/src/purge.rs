@@ -8,6 +8,7 @@ use crate::object::tag_hash;
 use crate::rules::key::Key;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -43,6 +44,47 @@ impl Target {
             }
             Target::Prefix(prefix) => key.as_str().starts_with(prefix.as_str()),
             Target::Tag(tag) => tags.contains(tag),
+        }
+    }
+}
+
+/// A purge, as nodes send it to each other: `hard` or `soft`, the kind of its target, and the
+/// target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Purge {
+    /// Responses that are concerned.
+    pub target: Target,
+    /// Whether their freshness ends, instead of their being removed.
+    pub is_soft: bool,
+}
+
+impl Purge {
+    /// Parses a purge; `None` if the text is invalid.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (softness, rest) = text.split_once(' ')?;
+        let (kind, text) = rest.split_once(' ')?;
+        let is_soft = match softness {
+            "soft" => true,
+            "hard" => false,
+            _ => return None,
+        };
+        let target = match kind {
+            "url" => Target::Url(Key::parse(text)?),
+            "prefix" => Target::Prefix(text.to_owned()),
+            "tag" => Target::Tag(u64::from_str_radix(text, 16).ok()?),
+            _ => return None,
+        };
+        Some(Purge { target, is_soft })
+    }
+}
+
+impl fmt::Display for Purge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let soft = if self.is_soft { "soft" } else { "hard" };
+        match &self.target {
+            Target::Url(key) => write!(f, "{soft} url {}", key.as_str()),
+            Target::Prefix(prefix) => write!(f, "{soft} prefix {prefix}"),
+            Target::Tag(hash) => write!(f, "{soft} tag {hash:x}"),
         }
     }
 }
@@ -201,5 +243,33 @@ mod tests {
             assert_eq!(is_permitted(Some("secret"), &headers), expected, "{given}");
         }
         assert!(!is_permitted(None, &headers));
+    }
+
+    #[test]
+    fn purges_of_other_nodes_are_read() {
+        let url = Key::parse("http://a/x y").expect("the input is valid");
+        for (text, target, is_soft) in [
+            ("hard url http://a/x y", Target::Url(url), false),
+            (
+                "soft prefix http://a/",
+                Target::Prefix("http://a/".into()),
+                true,
+            ),
+            ("hard tag ff", Target::Tag(255), false),
+        ] {
+            let purge = Purge { target, is_soft };
+            assert_eq!(purge.to_string(), text);
+            assert_eq!(Purge::parse(text), Some(purge));
+        }
+        for text in [
+            "",
+            "hard",
+            "hard url",
+            "hard url x",
+            "mild tag 1",
+            "hard tag g",
+        ] {
+            assert_eq!(Purge::parse(text), None, "{text}");
+        }
     }
 }

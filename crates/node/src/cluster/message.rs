@@ -36,6 +36,8 @@ pub const MISSED: &str = "mayfly-missed";
 /// Field with the identity of the sender's map.
 pub const MAP: &str = "mayfly-map";
 
+/// Field with the number of the sender.
+pub const NODE: &str = "mayfly-node";
 /// Maximum size in bytes of all messages about one URL.
 pub const MESSAGES_BYTES_MAX: usize = 1 << 20;
 

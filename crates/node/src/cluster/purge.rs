@@ -3,7 +3,8 @@
 //! A purge is sent to all nodes that are up, and its reply waits for their answers. It does not
 //! wait for a node that is down or that goes down meanwhile: the purge is kept for that node, here
 //! and on all nodes that have received the purge. Each of them sends it when the node answers
-//! again, before any other request. So a purge is not lost if the node that a client has sent it to
+//! again, before any other request. A node that starts requests what it has missed from all others
+//! before it accepts clients. So a purge is not lost if the node that a client has sent it to
 //! stops. A node may receive the same purge several times, which changes nothing but what it has
 //! fetched since.
 //!
@@ -11,12 +12,12 @@
 //! At most [`MISSED_MAX`] purges are kept for a node. If there are more, everything is purged
 //! there.
 
-use super::message::{self, MISSED};
+use super::message::{self, MISSED, NODE};
 use super::peer::Call;
 use super::{Cluster, ServerId};
-use crate::purge::Target;
-use hyper::Method;
+use crate::purge::{Purge, Target};
 use hyper::header::{HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -24,6 +25,10 @@ use tokio::task::JoinSet;
 
 /// Timeout of a purge, which may read descriptions on disk.
 const PURGE_TIME: Duration = Duration::from_secs(5);
+/// Timeout of a request for missed purges. A node that starts accepts no clients meanwhile.
+const START_TIME: Duration = Duration::from_secs(2);
+/// Maximum size in bytes of a list of missed purges. Instead of a longer one, everything is purged.
+const LIST_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of purges kept for a node that does not answer.
 const MISSED_MAX: usize = 1_024;
 /// Purge that concerns all URLs.
@@ -49,6 +54,17 @@ impl Missed {
     /// Returns the first purge for a node.
     fn first(&self, server: ServerId) -> Option<HeaderValue> {
         self.0.get(&server)?.front().cloned()
+    }
+
+    /// Returns all purges for a node, one a line.
+    fn list(&self, server: ServerId) -> Vec<u8> {
+        let purges = self.0.get(&server).into_iter().flatten();
+        let lines: Vec<&[u8]> = purges.map(HeaderValue::as_bytes).collect();
+        let list = lines.join(&b'\n');
+        match list.len() {
+            0..=LIST_BYTES_MAX => list,
+            _ => PURGE_ALL.into(),
+        }
     }
 
     /// Removes the first purge for a node, which it has received.
@@ -81,14 +97,11 @@ impl Cluster {
 
     /// Purges on all other nodes. Nodes that are down receive the purge when they answer again.
     pub async fn purge_others(self: &Arc<Self>, target: &Target, is_soft: bool) {
-        let (kind, text) = match target {
-            Target::Url(key) => ("url", key.as_str().to_owned()),
-            Target::Prefix(prefix) => ("prefix", prefix.clone()),
-            Target::Tag(hash) => ("tag", format!("{hash:x}")),
+        let purge = Purge {
+            target: target.clone(),
+            is_soft,
         };
-        let soft = if is_soft { "soft" } else { "hard" };
-        let purge = format!("{soft} {kind} {text}");
-        let Ok(purge) = HeaderValue::from_bytes(purge.as_bytes()) else {
+        let Ok(purge) = HeaderValue::from_bytes(purge.to_string().as_bytes()) else {
             return;
         };
         let view = self.view();
@@ -176,6 +189,56 @@ impl Cluster {
         };
         let reply = self.call(server, call, 1 << 10, PURGE_TIME).await;
         reply.is_ok()
+    }
+
+    /// Returns the purges that a node has missed, which its request names. They stay here until a
+    /// probe of the node has sent them.
+    pub fn missed_by(&self, headers: &HeaderMap) -> Vec<u8> {
+        let server = headers.get(NODE).and_then(|value| value.to_str().ok());
+        let server = server.and_then(|text| text.parse().ok());
+        server.map_or(vec![], |id| self.missed().list(ServerId(id)))
+    }
+
+    /// Carries out the purges that this node has missed before it started. Returns when all nodes
+    /// have answered, failed, or taken too long.
+    pub async fn catch_up(self: &Arc<Self>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(NODE, self.config.own.0.into());
+        let mut calls = JoinSet::new();
+        for &server in self.members.peers().keys() {
+            let (cluster, headers) = (self.clone(), headers.clone());
+            calls.spawn(async move {
+                let call = Call {
+                    method: Method::GET,
+                    path: "/v1/missed",
+                    headers,
+                    body: vec![],
+                };
+                cluster.call(server, call, LIST_BYTES_MAX, START_TIME).await
+            });
+        }
+        let mut purges: BTreeSet<String> = BTreeSet::new();
+        while let Some(reply) = calls.join_next().await {
+            let Ok(Ok(reply)) = reply else { continue };
+            if reply.status == StatusCode::OK {
+                let list = String::from_utf8_lossy(&reply.body).into_owned();
+                purges.extend(list.lines().map(str::to_owned));
+            }
+        }
+        if purges.is_empty() {
+            return;
+        }
+        log::info!("{} purges were missed before the start", purges.len());
+        let store = self.store.clone();
+        let purged = tokio::task::spawn_blocking(move || {
+            for purge in purges.iter().filter_map(|text| Purge::parse(text)) {
+                store.purge(&purge.target, purge.is_soft);
+            }
+            store.sync_removals();
+        });
+        if purged.await.is_err() {
+            log::error!("the purges that were missed before the start have failed");
+        }
     }
 
     /// Sends the next purge that a node has missed. Returns false if there is none or the node has

@@ -764,12 +764,23 @@ fn a_confirmed_object_keeps_its_chunks() {
         }
         for site in sites.up() {
             check(&site.get(path), path);
+    let own = (0..).map(|number| format!("/{number}/1000"));
+    let own = own.into_iter().find(|path| sites.is_owner(3, path));
+    let own = own.expect("the node owns some paths");
+    let cached = |site: &Site| {
+        site.get_with(&own, "Cache-Control: only-if-cached\r\n")
+            .status
+    };
+    check(&sites.node(3).get(&own), &own);
+    assert_eq!(cached(sites.node(3)), 200);
         }
         assert_eq!(origin.heads().len(), 2 + round);
     }
     // All but the first were confirmations.
     let is_condition = |head: &&String| head.contains("if-none-match");
     assert_eq!(origin.heads().iter().filter(is_condition).count(), 12);
+    // Its first client does not receive what was purged.
+    assert_eq!(cached(&revived), 504);
 }
 
 #[test]
