@@ -43,8 +43,8 @@ pub(crate) use read::{read_value, type_of};
 pub(crate) use space::{Cursor, LENGTH_BYTES_MAX, Space};
 pub use stream::{StreamForm, StreamWriter};
 pub use value::{DumpError, DumpId, Element, Encoding, Sink, StreamNumbers, StreamPart, ValueType};
-pub(crate) use write::HEAD_BYTES_MAX;
 pub use write::Writer;
+pub(crate) use write::{HEAD_BYTES_MAX, seal};
 
 #[cfg(test)]
 mod tests;

@@ -118,7 +118,7 @@ impl Space {
 }
 
 /// Appends version and checksum.
-pub(super) fn seal(mut out: Vec<u8>, version: u16) -> Vec<u8> {
+pub(crate) fn seal(mut out: Vec<u8>, version: u16) -> Vec<u8> {
     out.extend_from_slice(&version.to_le_bytes());
     let sum = crc64(&out);
     out.extend_from_slice(&sum.to_le_bytes());

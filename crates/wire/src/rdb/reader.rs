@@ -5,7 +5,7 @@ use super::version::{HEADER_BYTES, Version};
 use super::window::Window;
 use crate::dump::{
     Body, DumpError, Element, Input, LIBRARY, Read, Sink, StreamPart, ValueType, code, read_value,
-    type_of,
+    seal, type_of,
 };
 use std::fmt;
 use std::io;
@@ -472,6 +472,16 @@ impl RawHead {
             expected: expected_value(self.code, self.version, key, self.database),
             cause: Cause::Malformed,
         })
+    }
+}
+
+impl RawValue<'_> {
+    /// Returns the value as DUMP would return it.
+    pub fn payload(&self) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(self.bytes.len() + 11);
+        payload.push(self.head.code);
+        payload.extend_from_slice(self.bytes);
+        seal(payload, self.head.version)
     }
 }
 

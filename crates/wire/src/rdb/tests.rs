@@ -100,7 +100,13 @@ fn read_values(file: &[u8], step: usize, raw_max: Option<usize>) -> Result<Vec<S
                         let key = entry.key.to_vec();
                         let raw = raw_max.map(|most| reader.raw_value(most)).transpose()?;
                         match raw.flatten() {
-                            Some(raw) => raw.head.read(&key, raw.bytes, &mut shown)?,
+                            Some(raw) => {
+                                raw.head.read(&key, raw.bytes, &mut shown)?;
+                                let mut dumped = Shown::default();
+                                crate::dump::read(&raw.payload(), usize::MAX, &mut dumped)
+                                    .expect("a file's value is a payload");
+                                assert_eq!(dumped.0, shown.0);
+                            }
                             None => reader.value(&mut shown)?,
                         }
                         format!("{head} {}", shown.0)
