@@ -7,6 +7,7 @@
 
 pub mod aof;
 pub mod blocking;
+mod changed;
 pub mod cluster;
 pub mod command;
 pub mod context;

@@ -1,8 +1,7 @@
 //! The keys of leaving slots that change while they are sent, as the feed names them.
 
 use super::{CHANGED_LIMIT, Sender};
-use crate::command;
-use crate::command::tagging;
+use crate::changed::{self, Changed, Tagged};
 use crate::effects;
 use crate::replica::stream::wrong;
 use crate::replication::primary::backlog_bytes;
@@ -10,7 +9,6 @@ use session::feed::{ReaderId, Taken};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use wire::number::parse_u64;
 use wire::slot::slot;
 use wire::{Args, Limits, Parsed, Parser, Span};
 
@@ -106,48 +104,34 @@ impl Sender<'_> {
 
     /// Takes note of the keys that a command of the feed has changed.
     fn note(&mut self, args: Args<'_>) -> io::Result<()> {
-        let table = command::table();
-        let Some(index) = table.lookup_own(args.name()) else {
-            return Ok(());
-        };
-        let chosen = table.choose(index, args);
-        match chosen.spec.name {
-            "select" => {
-                let db = args.get(1).and_then(parse_u64);
-                self.changes.db = db.and_then(|db| u8::try_from(db).ok()).unwrap_or_default();
-                return Ok(());
+        let noted = changed::by(args).map_err(|why| wrong(&format!("the feed: {why}")))?;
+        match noted {
+            Changed::Nothing | Changed::Unknown => Ok(()),
+            Changed::Selected(db) => {
+                self.changes.db = u8::try_from(db).unwrap_or_default();
+                Ok(())
             }
-            "flushall" | "flushdb" => return Err(wrong("the databases were emptied")),
-            "invalidate" => {
-                let tags = tagging::counted(args.from(1));
-                let tags = tags.map_err(|_| wrong("the feed: INVALIDATE without tags"))?;
-                match args.len() > tags.len() + 2 {
-                    true => self.note_tagged(tags),
-                    false => self.add("TAGS", self.changes.db, tags.iter()),
-                }
-                return Ok(());
+            Changed::Emptied | Changed::Exchanged => Err(wrong("the databases were emptied")),
+            Changed::Tagged(tags, Tagged::Stale) => {
+                self.note_tagged(tags);
+                Ok(())
             }
-            _ => {}
+            Changed::Tagged(tags, Tagged::Removed) => {
+                self.add("TAGS", self.changes.db, tags.iter());
+                Ok(())
+            }
+            Changed::Named(keys, other) => {
+                let other = other.and_then(|db| u8::try_from(db).ok());
+                keys.each(args, |at| {
+                    let name = &args[at];
+                    if self.leaving.has(slot(name)) {
+                        let all = other.into_iter().chain([self.changes.db]);
+                        self.changed.extend(all.map(|db| (db, Box::from(name))));
+                    }
+                });
+                Ok(())
+            }
         }
-        let keys = chosen
-            .subcommand
-            .map_or(chosen.spec.keys, |(_, subcommand)| subcommand.keys);
-        // These change a key of another database, too.
-        let is_between = matches!(chosen.spec.name, "move" | "copy");
-        let databases = self.server.data.keyspace.databases();
-        keys.each(args, |at| {
-            let name = &args[at];
-            if !self.leaving.has(slot(name)) {
-                return;
-            }
-            if is_between {
-                let all = (0..databases).map(|db| (db as u8, Box::from(name)));
-                self.changed.extend(all);
-            } else {
-                self.changed.insert((self.changes.db, Box::from(name)));
-            }
-        });
-        Ok(())
     }
 
     /// Takes note of the keys with some tags, which have become stale: their freshness is a part of
