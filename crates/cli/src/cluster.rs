@@ -1,8 +1,9 @@
 //! `mayfly cluster`: operates a cluster of servers through its records in etcd. The servers follow
-//! the records; no command connects to a server.
+//! the records; no command connects to a server, except `import`, which is a client of both sides.
 
 mod change;
 mod demo;
+mod import;
 mod moves;
 mod show;
 mod watch;
@@ -48,6 +49,9 @@ enum Command {
     AddShard(moves::AddShard),
     /// Move all slots of a shard to the others.
     RemoveShard(moves::RemoveShard),
+    /// Copy the keys of a running cluster or server to another one, and switch with one pause of
+    /// writes.
+    Import(Box<import::Import>),
     /// Start etcd and some nodes on this machine, and end them together.
     Demo(demo::Arguments),
 }
@@ -166,6 +170,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Command::Rebalance(rebalance) => rebalance.run(),
         Command::AddShard(add) => add.run(),
         Command::RemoveShard(remove) => remove.run(),
+        Command::Import(import) => import.run(),
         Command::Demo(demo) => demo.run(),
     }
 }

@@ -150,15 +150,22 @@ fn password(arguments: &Arguments, config: &Config) -> Result<Option<Password>> 
         let is_given = false;
         return Ok((!text.is_empty()).then_some(Password { text, is_given }));
     };
-    let failed = |why: &str| anyhow::anyhow!("--password-file {}: {why}", path.display());
-    let bytes = files::read(path, PASSWORD_FILE_BYTES_MAX).map_err(|why| failed(&why))?;
-    let text = String::from_utf8(bytes).map_err(|_| failed("expected a text in UTF-8"))?;
+    let text = first_line(path)
+        .map_err(|why| anyhow::anyhow!("--password-file {}: {why}", path.display()))?;
+    let is_given = true;
+    Ok(Some(Password { text, is_given }))
+}
+
+/// Returns the first line of a password file.
+///
+/// # Errors
+/// It cannot be read, or the line is empty.
+pub(crate) fn first_line(path: &Path) -> Result<String, String> {
+    let bytes = files::read(path, PASSWORD_FILE_BYTES_MAX)?;
+    let text = String::from_utf8(bytes).map_err(|_| "expected a text in UTF-8".to_owned())?;
     match text.lines().next() {
-        None | Some("") => Err(failed("the first line is empty")),
-        Some(line) => Ok(Some(Password {
-            text: line.to_owned(),
-            is_given: true,
-        })),
+        None | Some("") => Err("the first line is empty".to_owned()),
+        Some(line) => Ok(line.to_owned()),
     }
 }
 

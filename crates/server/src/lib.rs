@@ -45,6 +45,7 @@ pub mod state;
 pub mod supervisor;
 pub mod timing;
 pub mod tls;
+pub mod transfer;
 
 pub use dispatch::exec;
 pub use state::Server;
