@@ -14,9 +14,9 @@
 //! `view.rs` computes which nodes are responsible, `message.rs` defines the messages between nodes,
 //! `peer.rs` sends them, and `read.rs` and `relay.rs` return content from other nodes. `hedge.rs`
 //! sends a second request for a late one, `latency.rs` decides when it is late and which nodes are
-//! slow, and `purge.rs` sends purges. `repair.rs` restores lost chunks. `members.rs` lists the nodes, from the cluster file or from
-//! [`crate::membership`], and `loads.rs` counts the bytes written to each bucket.
-//! [`crate::peer_port`] is the receiving side.
+//! slow, and `purge.rs` sends purges. `repair.rs` restores lost chunks. `members.rs` lists the
+//! nodes, from the cluster file or from [`crate::membership`], and `loads.rs` counts the bytes
+//! written to each bucket. [`crate::peer_port`] is the receiving side.
 //!
 //! Deliberately absent: agreement among nodes, which [`crate::membership`] leaves to etcd. Nodes
 //! with different views find fewer chunks, and fetch more from the origin. They never serve wrong

@@ -115,19 +115,14 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
     let (caught_up, is_caught_up) = watch::channel(node.cluster.is_none());
     for (listener, tls) in listen::bind_all(config, tls)? {
         addresses.push(address(&listener)?);
-        let serving = listen::serve(
-            node.clone(),
-            listener,
-            tls,
-            connections.clone(),
-            stopped.clone(),
-        );
+        let permits = connections.clone();
+        let serving = listen::serve(node.clone(), listener, tls, permits, stopped.clone());
         listeners.spawn(when(is_caught_up.clone(), stopped.clone(), serving));
     }
     for path in &config.listen_unix {
         let listener = listen::socket::bind_path(path)?;
-        let (node, connections) = (node.clone(), connections.clone());
-        let serving = listen::serve(node, listener, None, connections, stopped.clone());
+        let permits = connections.clone();
+        let serving = listen::serve(node.clone(), listener, None, permits, stopped.clone());
         listeners.spawn(when(is_caught_up.clone(), stopped.clone(), serving));
     }
     let (mut peers, mut etcd) = (None, None);
@@ -143,12 +138,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
             listeners.spawn(following);
             etcd = Some(client);
         }
-        let cluster = cluster.clone();
-        // The peers are asked before their probes send the same purges.
-        listeners.spawn(async move {
-            cluster.catch_up().await;
-            caught_up.send_replace(true);
-        });
+        listeners.spawn(cluster.clone().catch_up(caught_up));
     }
     listeners.spawn(scrub::run(node.clone(), stopped.clone()));
     listeners.spawn(fit(node.clone(), stopped.clone()));

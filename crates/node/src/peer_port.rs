@@ -9,9 +9,9 @@
 //! | `GET /v1/stub` | heads of the objects under a key whose chunks are on nodes |
 //! | `PUT /v1/stub` | moves the deadline of the chunks of an object to that of a newer head |
 //! | `GET /v1/loads` | bytes written to each bucket, as JSON |
-//! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`); see [`message::MISSED`] |
+//! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`); see `message.rs` |
 //! | `GET /v1/missed` | purges that the sender (`mayfly-node`) has missed, one a line |
-//! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key; see [`message::STORED`] |
+//! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key |
 //!
 //! A node with a certificate of the cluster's authority is trusted with the store. Sizes, numbers
 //! and times are bounded as for clients.

@@ -7,8 +7,8 @@
 //! - to the next owner, which answers only if it has a fresh response or its head. It does not use
 //!   the origin.
 //! - a probe to the late owner. If the owner answers it, the owner works, and its answer takes long
-//!   because of the origin or of its disk; it is awaited. If the owner does not answer it within the
-//!   time of a bad answer, the request goes to the next owner, as if the late one were down.
+//!   because of the origin or of its disk; it is awaited. If the owner does not answer it within
+//!   the time of a bad answer, the request goes to the next owner, as if the late one were down.
 //!
 //! The first answer is used, and the other request is cancelled. So the origin receives a second
 //! request for the same response only if the owner does not even answer a probe, and the next owner

@@ -2,21 +2,22 @@
 //! slow to be used.
 //!
 //! # Idea
-//! Only answers that need no origin are measured: probes, chunks, heads, and responses from a store.
+//! Only answers that need no origin are measured: probes, chunks, heads, and responses from a
+//! store.
 //!
 //! A request is late if the node has not answered after the 95th percentile of its own times,
 //! within [`DELAY_MIN`] and [`DELAY_MAX`]. The times of a node are counted in buckets whose bounds
 //! double. All counts are halved after [`COUNT_MAX`] answers, so that older answers matter less.
 //!
-//! A node that does not answer for seconds again and again never fails several requests in a row. It
-//! is therefore slow if [`BAD_SLOTS`] of its last [`SLOTS`] slots of [`SLOT`] had an answer that took
-//! more than [`BAD_MIN`], and also more than [`BAD_FACTOR`] times the usual time of the cluster.
-//! The usual time is the median of the 95th percentiles of all other nodes. If all of them are slow,
-//! for instance because this machine is overloaded, none is taken out for it. With a single other
-//! node, there is no usual time, and the node is never slow.
+//! A node that does not answer for seconds again and again never fails several requests in a row.
+//! It is therefore slow if [`BAD_SLOTS`] of its last [`SLOTS`] slots of [`SLOT`] had an answer that
+//! took more than [`BAD_MIN`], and also more than [`BAD_FACTOR`] times the usual time of the
+//! cluster. The usual time is the median of the 95th percentiles of all other nodes. If all of them
+//! are slow, for instance because this machine is overloaded, none is taken out for it. With a
+//! single other node, there is no usual time, and the node is never slow.
 //!
-//! A slow node receives probes alone. After [`GOOD_PROBES`] good ones in a row it is used again. This
-//! number doubles with each time that the node has become slow within [`FORGET`], up to
+//! A slow node receives probes alone. After [`GOOD_PROBES`] good ones in a row it is used again.
+//! This number doubles with each time that the node has become slow within [`FORGET`], up to
 //! [`GOOD_PROBES_MAX`].
 //!
 //! Time is an argument: the time since any instant.
@@ -180,8 +181,8 @@ impl Latencies {
         delay.map_or(DELAY_MAX, |delay| delay.clamp(DELAY_MIN, DELAY_MAX))
     }
 
-    /// Returns the time after which an answer is bad; `None` while the times of fewer than two nodes
-    /// or of less than half of them are known.
+    /// Returns the time after which an answer is bad; `None` while the times of fewer than two
+    /// nodes or of less than half of them are known.
     pub fn bad_time(&self) -> Option<Duration> {
         let known = self.0.values().filter_map(|times| times.percentile(95));
         let mut known: Vec<Duration> = known.collect();

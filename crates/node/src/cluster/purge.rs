@@ -21,6 +21,7 @@ use hyper::{Method, StatusCode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Timeout of a purge, which may read descriptions on disk.
@@ -199,9 +200,15 @@ impl Cluster {
         server.map_or(vec![], |id| self.missed().list(ServerId(id)))
     }
 
-    /// Carries out the purges that this node has missed before it started. Returns when all nodes
-    /// have answered, failed, or taken too long.
-    pub async fn catch_up(self: &Arc<Self>) {
+    /// Carries out the purges that this node has missed before it started, and then sends true.
+    pub async fn catch_up(self: Arc<Self>, caught_up: watch::Sender<bool>) {
+        self.purge_missed().await;
+        caught_up.send_replace(true);
+    }
+
+    /// Carries out the purges that this node has missed. Returns when all nodes have answered,
+    /// failed, or taken too long.
+    async fn purge_missed(self: &Arc<Self>) {
         let mut headers = HeaderMap::new();
         headers.insert(NODE, self.config.own.0.into());
         let mut calls = JoinSet::new();
