@@ -40,6 +40,7 @@ use ::cluster::{Instant, Name, Revision, Transaction};
 use change::Change;
 use confirm::Silent;
 use lead::Lead;
+use membership::copy::Copy;
 use membership::directory::Directory;
 use membership::etcd::Etcd;
 use membership::kv::{Event, Failure, Kv, Snapshot};
@@ -86,8 +87,8 @@ enum Message {
     Wished(Request, Result<Option<i64>, Failure>),
     /// The keys of other shards were removed.
     Swept,
-    /// The local copy was written.
-    Saved(Result<(), String>),
+    /// The local copy was written, with a term.
+    Saved(Result<u64, String>),
 }
 
 /// Name and value of a record.
@@ -151,16 +152,23 @@ pub fn run(server: &Arc<Server>) -> Result<(), String> {
     let runtime = runtime.map_err(|error| format!("the cluster's runtime: {error}"))?;
     runtime.block_on(async {
         let (sender, inbox) = mpsc::channel(MESSAGES_MAX);
-        let host = Host::new(server, Arc::new(etcd), sender);
+        // A file that cannot be read has prevented the start.
+        let copy = roles::stored(server).ok().flatten();
+        let host = Host::new(server, Arc::new(etcd), sender, copy);
         host.run(inbox).await;
         Ok(())
     })
 }
 
 impl<K: Kv> Host<K> {
-    fn new(server: &Arc<Server>, kv: Arc<K>, sender: mpsc::Sender<Message>) -> Host<K> {
+    fn new(
+        server: &Arc<Server>,
+        kv: Arc<K>,
+        sender: mpsc::Sender<Message>,
+        copy: Option<Copy>,
+    ) -> Host<K> {
         let me = cluster::id(server);
-        let (directory, roles) = roles::restored(server, me);
+        let (directory, roles) = roles::restored(server, me, copy);
         Host {
             server: Arc::clone(server),
             kv,
@@ -203,6 +211,7 @@ impl<K: Kv> Host<K> {
             }
             self.step();
             self.save();
+            self.start_threads();
         }
     }
 
@@ -304,7 +313,7 @@ impl<K: Kv> Host<K> {
         }
     }
 
-    /// Does everything that is due, except for the local copy.
+    /// Does everything that is due, except for what files and threads do.
     fn step(&mut self) {
         let now = self.now();
         self.register(now);

@@ -42,8 +42,12 @@ pub(super) struct Moving {
     commits: BTreeSet<Name>,
     /// Replies to clients that wait until this node has read what they have written.
     answers: Vec<(Revision, Waiting, Answer)>,
+    /// Moves from this node whose threads must be started.
+    pub(super) new: Vec<Arc<Leaving>>,
     /// Whether keys of other shards are being removed.
     is_sweeping: bool,
+    /// Whether the thread that removes them must be started.
+    pub(super) begins_sweep: bool,
     /// Instant at which the keys of slots that have left are removed.
     sweeps_at: Option<Instant>,
     /// Whether the list of moves is older than the records.
@@ -170,7 +174,7 @@ impl<K: Kv> Host<K> {
         owner.is_some() && owner == self.roles.shard
     }
 
-    /// Starts a thread for each open move from this node.
+    /// Begins each open move from this node.
     fn begin_exports(&mut self, own: Option<Own>) {
         let Some(own) = own else { return };
         let open = self.directory.moves().iter();
@@ -188,15 +192,7 @@ impl<K: Kv> Host<K> {
             let moves = &self.server.cluster.moves;
             moves.leaving().insert(id, Arc::clone(&leaving));
             moves.count_active();
-            let (server, thread) = (Arc::clone(&self.server), Arc::clone(&leaving));
-            let spawned = Builder::new()
-                .name("slots".to_owned())
-                .spawn(move || exporting::run(&server, &thread));
-            if let Err(error) = spawned {
-                log::warn!("cluster: thread of move {id}: {error}");
-                moves.leaving().remove(&id);
-                continue;
-            }
+            self.moving.new.push(Arc::clone(&leaving));
             log::info!(
                 "cluster: move {id} begins: slots leave for shard {}",
                 one.to
@@ -448,13 +444,31 @@ impl<K: Kv> Host<K> {
         if !self.server.cluster.moves.wants_sweep.swap(false, AcqRel) {
             return;
         }
-        self.moving.is_sweeping = true;
-        let server = Arc::clone(&self.server);
-        let task = async move {
-            let swept = tokio::task::spawn_blocking(move || importing::sweep(&server));
-            swept.await.is_ok()
-        };
-        self.spawn(task, |_| Message::Swept);
+        (self.moving.is_sweeping, self.moving.begins_sweep) = (true, true);
+    }
+
+    /// Starts the threads of moves that have begun, and the one that removes the keys of other
+    /// shards.
+    pub(super) fn start_threads(&mut self) {
+        for leaving in std::mem::take(&mut self.moving.new) {
+            let (server, id) = (Arc::clone(&self.server), leaving.id);
+            let spawned = Builder::new()
+                .name("slots".to_owned())
+                .spawn(move || exporting::run(&server, &leaving));
+            if let Err(error) = spawned {
+                log::warn!("cluster: thread of move {id}: {error}");
+                self.moving.exports.remove(&id);
+                self.server.cluster.moves.leaving().remove(&id);
+            }
+        }
+        if std::mem::take(&mut self.moving.begins_sweep) {
+            let server = Arc::clone(&self.server);
+            let task = async move {
+                let swept = tokio::task::spawn_blocking(move || importing::sweep(&server));
+                swept.await.is_ok()
+            };
+            self.spawn(task, |_| Message::Swept);
+        }
     }
 
     pub(super) fn swept(&mut self) {

@@ -4,7 +4,7 @@ use super::{Host, Message};
 use crate::cluster::install::{end_fence, install};
 use crate::replication::role;
 use crate::state::Server;
-use ::cluster::{Instant, Name};
+use ::cluster::{Instant, Name, Transaction};
 use membership::copy::Copy;
 use membership::directory::Directory;
 use membership::kv::Kv;
@@ -41,6 +41,10 @@ pub(super) struct Roles {
     following: Option<(String, u64)>,
     /// Last reason why there is no topology, which is logged once.
     problem: String,
+    /// Term in the local copy.
+    saved_term: u64,
+    /// Transaction that begins a term, until the local copy has the term.
+    pub(super) resume: Option<Transaction>,
     /// Whether the local copy is older than the records.
     is_unsaved: bool,
     saves_at: Instant,
@@ -52,7 +56,7 @@ fn path(server: &Server) -> PathBuf {
 }
 
 /// Reads the local copy; `None` if there is none.
-fn stored(server: &Server) -> Result<Option<Copy>, String> {
+pub(super) fn stored(server: &Server) -> Result<Option<Copy>, String> {
     let path = path(server);
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
@@ -76,13 +80,11 @@ pub(super) fn prepare(server: &Server) -> Result<(), String> {
 }
 
 /// Returns the records and the state of the local copy, and installs its topology.
-pub(super) fn restored(server: &Server, me: Name) -> (Directory, Roles) {
+pub(super) fn restored(server: &Server, me: Name, copy: Option<Copy>) -> (Directory, Roles) {
     let (mut directory, mut roles) = (Directory::default(), Roles::default());
-    if let Ok(Some(copy)) = stored(server)
-        && copy.node == me
-    {
+    if let Some(copy) = copy.filter(|copy| copy.node == me) {
         directory.load(copy.revision, copy.entries);
-        (roles.shard, roles.term) = (copy.shard, copy.term);
+        (roles.shard, roles.term, roles.saved_term) = (copy.shard, copy.term, copy.term);
         if let Ok(topology) = directory.topology()
             && install(server, topology, me).is_ok()
         {
@@ -161,10 +163,19 @@ impl<K: Kv> Host<K> {
         }
     }
 
+    /// Takes a term in which this node writes or receives writes, or which it is about to begin.
+    /// The local copy with it is due at once.
     pub(super) fn note_term(&mut self, epoch: u64) {
-        if self.roles.term != epoch {
-            (self.roles.term, self.roles.is_unsaved) = (epoch, true);
+        let roles = &mut self.roles;
+        if roles.term != epoch {
+            (roles.term, roles.is_unsaved) = (epoch, true);
+            roles.saves_at = Instant::default();
         }
+    }
+
+    /// Whether the local copy has a term.
+    pub(super) fn has_saved(&self, term: u64) -> bool {
+        self.roles.saved_term >= term
     }
 
     /// Installs the topology if the records have changed.
@@ -224,38 +235,56 @@ impl<K: Kv> Host<K> {
         self.roles.following = Some(wanted);
     }
 
-    /// Writes the local copy if the records have changed.
-    pub(super) fn save(&mut self) {
+    /// Returns the local copy that is to be written now, if one is due.
+    pub(super) fn copy_to_save(&mut self) -> Option<Copy> {
         let now = self.now();
         let roles = &mut self.roles;
         if !roles.is_unsaved || roles.is_saving || now < roles.saves_at {
-            return;
+            return None;
         }
         (roles.is_unsaved, roles.is_saving, roles.saves_at) = (false, true, now.after(SAVE_MS));
-        let copy = Copy {
+        // The file may have either term until it is known to be written.
+        roles.saved_term = roles.saved_term.min(roles.term);
+        Some(Copy {
             node: self.me,
             shard: roles.shard,
             term: roles.term,
             revision: self.directory.revision(),
             entries: self.directory.entries(),
+        })
+    }
+
+    /// Writes the local copy if one is due.
+    pub(super) fn save(&mut self) {
+        let Some(copy) = self.copy_to_save() else {
+            return;
         };
         let path = path(&self.server);
         let task = async move {
-            let text = copy.encode();
+            let (term, text) = (copy.term, copy.encode());
             let written = tokio::task::spawn_blocking(move || {
                 let written = temporary::replace(&path, text.as_bytes());
                 written.map_err(|error| format!("{}: {error}", path.display()))
             });
-            written.await.unwrap_or_else(|error| Err(error.to_string()))
+            let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
+            written.map(|()| term)
         };
         self.spawn(task, Message::Saved);
     }
 
-    pub(super) fn saved(&mut self, result: Result<(), String>) {
+    /// Takes the outcome of a local copy, and its term.
+    pub(super) fn saved(&mut self, result: Result<u64, String>) {
         self.roles.is_saving = false;
-        if let Err(error) = result {
-            log::warn!("cluster: the local copy is not written: {error}");
-            self.roles.is_unsaved = true;
+        match result {
+            Ok(term) => self.roles.saved_term = term,
+            Err(error) => {
+                let waits = match self.roles.resume {
+                    Some(_) => "; this primary serves nothing until it is",
+                    None => "",
+                };
+                log::warn!("cluster: the local copy is not written: {error}{waits}");
+                self.roles.is_unsaved = true;
+            }
         }
     }
 }

@@ -161,7 +161,12 @@ fn start(number: usize, store: &Store, rate: u64, term: u64) -> Node {
     server.feed.set_backlog(1 << 20);
     let server = Arc::new(server);
     let (sender, inbox) = mpsc::channel(super::MESSAGES_MAX);
-    let mut host = Host::new(&server, Arc::new(store.access(number)), sender.clone());
+    let mut host = Host::new(
+        &server,
+        Arc::new(store.access(number)),
+        sender.clone(),
+        None,
+    );
     host.roles.term = term;
     let again = Arc::clone(&host.again);
     let kv = Arc::clone(&host.kv);
@@ -350,6 +355,9 @@ impl World {
             node.host.take(message);
         }
         node.host.step();
+        if let Some(copy) = node.host.copy_to_save() {
+            node.host.saved(Ok(copy.term));
+        }
         if self.without == Without::Leave {
             self.leave_without_write(number);
         }

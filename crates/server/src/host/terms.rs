@@ -138,7 +138,15 @@ impl<K: Kv> Host<K> {
             true => now,
             false => Instant(now.0.saturating_sub(RANK_MS * self.rank(seated))),
         };
-        let mut actions = seated.member.tick(early);
+        let mut actions = Vec::new();
+        if let Some(resume) = self.roles.resume.take() {
+            // An earlier request may have begun a term meanwhile, or another node.
+            match seated.member.is_primary() && !seated.member.serves(now) {
+                true => actions.push(Action::Send(resume)),
+                false => seated.member.unanswered(&resume),
+            }
+        }
+        actions.extend(seated.member.tick(early));
         let waits = now >= self.roles.waits_since.after(SILENCES * silence_ms);
         if seated.member.is_primary() && !seated.member.leads() && waits {
             match strength {
@@ -161,16 +169,6 @@ impl<K: Kv> Host<K> {
             }
         }
         drop(place);
-        for action in &actions {
-            if let Action::Send(Transaction {
-                purpose, record, ..
-            }) = action
-                && let (Purpose::Resume, Some(record)) = (purpose, record)
-            {
-                // The process may end before it reads that the term has begun.
-                self.note_term(record.epoch);
-            }
-        }
         self.send(actions);
     }
 
@@ -202,7 +200,21 @@ impl<K: Kv> Host<K> {
         }
     }
 
+    /// Sends a transaction. With `sync`, one that begins a term after a restart is sent once the
+    /// local copy has the term: otherwise a process that ends before that would have an earlier
+    /// term at its next start, and would wait for a replica with more writes, of which there may be
+    /// none. With `async` it would not wait for long.
     fn send_one(&mut self, transaction: Transaction) {
+        if let (Purpose::Resume, Some(record)) = (transaction.purpose, &transaction.record) {
+            let term = record.epoch;
+            let config = self.directory.config();
+            let is_sync = config.is_some_and(|config| config.strength == Strength::Sync);
+            self.note_term(term);
+            if is_sync && !self.has_saved(term) {
+                self.roles.resume = Some(transaction);
+                return;
+            }
+        }
         let place = self.server.cluster.seat.place();
         let (Some(seated), Some(config)) = (place.as_ref(), self.directory.config()) else {
             return;
