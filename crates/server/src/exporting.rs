@@ -11,7 +11,7 @@
 
 mod changes;
 mod hold;
-mod state;
+pub(crate) mod state;
 
 use crate::movement::Leaving;
 use crate::notify;

@@ -1,6 +1,6 @@
 //! Requested failovers in the simulation, without other faults.
 
-use super::{NODES, Without, World, name};
+use super::{Layout, Without, World, name};
 use crate::replication::role;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,7 +15,7 @@ fn with_replica(test: impl AsyncFn(&mut World, usize)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.expect("a runtime without timers");
         runtime.block_on(async {
-            let mut world = World::new(seed, Without::Nothing);
+            let mut world = World::new(seed, Layout::one_shard, Without::Nothing);
             let whole = async |world: &mut World| {
                 while !world.is_whole() {
                     world.step().await.expect("no failure");
@@ -27,7 +27,7 @@ fn with_replica(test: impl AsyncFn(&mut World, usize)) {
             while world.now < until {
                 world.step().await.expect("no failure");
             }
-            let replica = (world.primary() + 1) % NODES;
+            let replica = (world.primary() + 1) % world.nodes.len();
             test(&mut world, replica).await;
         });
     }
@@ -36,9 +36,11 @@ fn with_replica(test: impl AsyncFn(&mut World, usize)) {
 impl World {
     /// Number of the primary in the record.
     fn primary(&self) -> usize {
-        let primary = self.record().and_then(|record| record.primary);
+        let primary = self.record(0).and_then(|record| record.primary);
         let is_primary = |number: &usize| Some(name(*number)) == primary;
-        (0..NODES).find(is_primary).expect("there is a primary")
+        (0..self.nodes.len())
+            .find(is_primary)
+            .expect("there is a primary")
     }
 
     fn request_failover(&mut self, replica: usize) {
@@ -56,11 +58,6 @@ impl World {
             }
         }
     }
-
-    fn holds_writes(&self, number: usize) -> bool {
-        let server = &self.nodes[number].server;
-        server.data.pause.until(server.clock.moment()).is_some()
-    }
 }
 
 #[test]
@@ -73,7 +70,7 @@ fn a_failover_to_a_replica_that_does_not_follow_holds_no_write() {
         world.request_failover(replica);
         for _ in 0..LIMIT_MS / super::TICK_MS {
             world.step().await.expect("no failure");
-            assert!(!world.holds_writes(primary), "at {} ms", world.now);
+            assert!(!world.nodes[primary].holds_writes(), "at {} ms", world.now);
         }
         assert_eq!(world.primary(), primary);
     });
@@ -118,5 +115,18 @@ fn the_former_primary_continues_without_a_snapshot() {
             }
         }
         assert_eq!(world.snapshot_count, snapshots);
+    });
+}
+
+#[test]
+fn a_transaction_that_has_begun_ends_before_writes_are_held() {
+    with_replica(async |world, replica| {
+        world.transaction_rarity = 1;
+        world.request_failover(replica);
+        let limit = world.now + LIMIT_MS;
+        while world.primary() != replica {
+            assert!(world.now < limit, "the replica does not become the primary");
+            world.step().await.expect("keys do not change after that");
+        }
     });
 }

@@ -1,7 +1,8 @@
 //! Simulated replication links: they carry the feed of a primary to a replica, and acknowledgements
 //! and promises back, with delays. The real link is `replica/link.rs`.
 
-use super::{NODES, Without, World};
+use super::{KEYS, Without, World};
+use crate::dispatch::apply::Applier;
 use crate::replication::primary;
 use crate::routing;
 use crate::state::Server;
@@ -67,7 +68,7 @@ impl World {
                 false => self.end(&link),
             }
         }
-        for replica in 0..NODES {
+        for replica in 0..self.nodes.len() {
             let is_paused = self.nodes[replica].paused_until > self.now;
             let is_linked = self.links.iter().any(|link| link.replica == replica);
             if !is_paused && !is_linked && self.random.is_one_in(10) {
@@ -109,8 +110,8 @@ impl World {
             return;
         }
         follower.replication.must_reconnect.store(false, Relaxed);
-        self.next_link += 1;
-        let link = self.next_link;
+        self.last_link += 1;
+        let link = self.last_link;
         let Some([shard, epoch, _]) = follower.cluster.seat.introduction(link) else {
             return;
         };
@@ -167,13 +168,13 @@ impl World {
         if self.without != Without::Discard && !follower.cluster.seat.discard() {
             return false;
         }
-        let (log, end) = match self.without {
+        let (values, end) = match self.without {
             // The snapshot is received in part.
-            Without::Discard => (Vec::new(), leader.feed.end()),
-            _ => (self.nodes[at].log.clone(), leader.feed.end()),
+            Without::Discard => ([0; KEYS.len()], leader.feed.end()),
+            _ => (self.nodes[at].values(), leader.feed.end()),
         };
         follower.feed.restart_at(end);
-        self.nodes[replica].log = log;
+        self.nodes[replica].load(values);
         self.snapshot_count += 1;
         true
     }
@@ -228,8 +229,8 @@ impl World {
     }
 
     fn execute(&mut self, link: &mut Link) {
-        let node = &mut self.nodes[link.replica];
-        let server = &node.server;
+        let server = &self.nodes[link.replica].server;
+        let mut applier = Applier::new(server);
         let clock = routing::now(&server.clock);
         let (mut promise, mut is_asked) = (None, false);
         let mut end = 0;
@@ -240,12 +241,12 @@ impl World {
             let parsed = Parser::new(Limits::of_feed()).parse(&mut command, &mut spans);
             parsed.expect("it was parsed before");
             let args = Args::new(&command, &spans);
+            let applied = applier.apply(args, server.clock.now());
+            applied.expect("it was executed before");
             server.feed.append_executed(&link.rest[from..to], Tick(1));
             if args.is(0, "replconf") {
                 is_asked = true;
                 promise = server.cluster.seat.asked(args, clock);
-            } else if let Some(number) = args.get(2).and_then(parse_i64) {
-                node.log.push((number as u64, server.feed.end()));
             }
         }
         link.rest.drain(..end);

@@ -13,6 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 const REQUEST_MS: u64 = 1_000;
 /// Longest ordinary delay of a request, a reply or an event in milliseconds.
 const DELAY_MS: u64 = 20;
+/// Maximum number of groups of changes that reach a node in a step.
+const BATCHES_MAX: usize = 1;
 
 enum Request {
     Read(oneshot::Sender<Result<Snapshot, Failure>>),
@@ -111,6 +113,27 @@ impl Store {
     pub fn value(&self, key: &str) -> Option<Vec<u8>> {
         let state = self.state();
         state.values.get(key).map(|(entry, _)| entry.value.clone())
+    }
+
+    /// Returns all values, and the revision of the last write.
+    pub fn all(&self) -> (i64, Vec<Entry>) {
+        let state = self.state();
+        let entries = state.values.values().map(|(entry, _)| entry.clone());
+        (state.revision, entries.collect())
+    }
+
+    /// Performs the guarded writes of an operator.
+    pub fn commit(&self, guards: &[Guard], writes: &[Write]) {
+        self.state().commit(guards, writes);
+    }
+
+    /// Returns the revision of the last write to names that begin with one of some prefixes.
+    pub fn newest(&self, prefixes: &[&str]) -> i64 {
+        let state = self.state();
+        let of_any = |key: &&String| prefixes.iter().any(|prefix| key.starts_with(prefix));
+        let found = state.values.keys().filter(of_any);
+        let revisions = found.map(|key| state.values[key].0.revision);
+        revisions.max().unwrap_or(0)
     }
 
     /// Returns the records of shards in writes of a node that are on their way.
@@ -333,7 +356,9 @@ impl State {
                 watcher.next = self.log.len();
             }
             if now >= paths[watcher.node].lags_until {
-                let count = watcher.due.iter().filter(|(at, _)| *at <= now).count();
+                // What has been delayed comes gradually.
+                let next = watcher.due.iter().take(BATCHES_MAX);
+                let count = next.filter(|(at, _)| *at <= now).count();
                 for (_, events) in watcher.due.drain(..count) {
                     let _ = watcher.sender.send(Ok(events));
                 }
