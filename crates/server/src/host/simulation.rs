@@ -54,7 +54,7 @@ const TRACE_MAX: usize = 100;
 /// Numbers of schedules with one and with two shards in each run of the tests, and the variable
 /// that sets another number or a range such as 100..200.
 const SEEDS: u64 = 60;
-const SEEDS_OF_MOVES: u64 = 30;
+const SEEDS_OF_MOVES: u64 = 40;
 const SEEDS_VARIABLE: &str = "MAYFLY_HOST_SEEDS";
 /// Keys of clients. Their slots are different; of two shards, each has two at the beginning.
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
