@@ -168,6 +168,8 @@ pub struct Parser {
     progress: Progress,
     /// Arguments of a partial frame so far; empty between frames.
     pending: Vec<Span>,
+    /// The last line with quotes, as it was before its words were unescaped; empty if it was taken.
+    quoted: Vec<u8>,
 }
 
 impl Default for Parser {
@@ -183,7 +185,15 @@ impl Parser {
             limits,
             progress: Progress::Fresh,
             pending: Vec::new(),
+            quoted: Vec::new(),
         }
+    }
+    /// Returns the line of the last inline command, as it was before its quoted words were
+    /// unescaped in place; `None` if it has none or was taken. Whoever parses input a second time
+    /// must put the line back first.
+    #[inline]
+    pub fn take_quoted(&mut self) -> Option<Vec<u8>> {
+        (!self.quoted.is_empty()).then(|| std::mem::take(&mut self.quoted))
     }
     /// Returns the limits.
     pub fn limits(&self) -> &Limits {
@@ -200,7 +210,7 @@ impl Parser {
     }
     /// Returns the bytes allocated on the heap, for memory accounting.
     pub fn heap_bytes(&self) -> usize {
-        self.pending.capacity() * size_of::<Span>()
+        self.pending.capacity() * size_of::<Span>() + self.quoted.capacity()
     }
 
     /// Parses one command at the start of `input`, and appends the spans of its arguments, counted
@@ -208,7 +218,7 @@ impl Parser {
     ///
     /// After [`Parsed::Incomplete`], the next call must get the same bytes, possibly moved,
     /// followed by more. The input is modified in one case only: quoted words of an inline command
-    /// are unescaped in place. Total work is linear in the bytes of the stream, regardless of the
+    /// are unescaped in place (see [`Parser::take_quoted`]). Total work is linear in the bytes of the stream, regardless of the
     /// sizes of the reads.
     ///
     /// # Errors
@@ -329,6 +339,10 @@ impl Parser {
             [line @ .., b'\r'] => line,
             line => line,
         };
+        self.quoted.clear();
+        if line.iter().any(|byte| matches!(byte, b'"' | b'\'')) {
+            self.quoted.extend_from_slice(line);
+        }
         let base = spans.len();
         if split_words(line, spans).is_err() {
             spans.truncate(base);

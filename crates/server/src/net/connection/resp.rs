@@ -16,6 +16,11 @@ struct ParseEnd {
     error: Option<wire::ProtocolError>,
 }
 
+/// Lines of inline commands with quotes as the client has sent them, with their offsets in the
+/// input. The parser unescapes them in place, and what follows the command at which a batch stops
+/// is parsed again.
+type Quoted = Vec<(usize, Vec<u8>)>;
+
 impl Connection {
     /// Executes the complete commands at the front of `input`. Returns the number of consumed
     /// bytes.
@@ -31,11 +36,14 @@ impl Connection {
         }
         let mut spans = std::mem::take(&mut scratch.spans);
         let mut calls = std::mem::take(&mut scratch.calls);
+        let mut quoted = Quoted::new();
         let mut used = 0;
         let stop = loop {
             spans.clear();
             calls.clear();
-            let end = self.parse(input, used, executor, &mut spans, &mut calls);
+            quoted.clear();
+            let into = (&mut spans, &mut calls, &mut quoted);
+            let end = self.parse(input, used, executor, into);
             let (stop, at) = self.run_batch(input, &spans, &mut calls, executor, output);
             let only = match &calls[..] {
                 [call] => call.index.map(|index| (index, call.args(input, &spans))),
@@ -50,6 +58,9 @@ impl Connection {
                     own.truncate(call.count);
                 }
                 // Commands parsed after the last executed one are parsed again later.
+                for (start, line) in quoted.iter().filter(|(start, _)| *start >= at) {
+                    input[*start..][..line.len()].copy_from_slice(line);
+                }
                 let parser = self.dialect.resp();
                 *parser = Parser::new(*parser.limits());
                 used = at;
@@ -87,8 +98,7 @@ impl Connection {
         input: &mut [u8],
         mut at: usize,
         executor: &Executor<'_>,
-        spans: &mut Vec<Span>,
-        calls: &mut Vec<Call>,
+        (spans, calls, quoted): (&mut Vec<Span>, &mut Vec<Call>, &mut Quoted),
     ) -> ParseEnd {
         let server = executor.server();
         let may_pass = self.session.may_pass(server.auth.needs_password());
@@ -107,7 +117,11 @@ impl Connection {
         }
         while calls.len() < calls_max && at < input.len() {
             let first = spans.len();
-            match parser.parse(&mut input[at..], spans) {
+            let parsed = parser.parse(&mut input[at..], spans);
+            if let Some(line) = parser.take_quoted() {
+                quoted.push((at, line));
+            }
+            match parsed {
                 Ok(Parsed::Command { consumed }) => {
                     let mut call = Call {
                         start: at,
