@@ -322,8 +322,10 @@ fn the_shared_thread_removes_entries_without_traffic() {
     caches[1].insert_with_ttl(2, 2, 40 * MS);
     caches[2].insert_with_ttl(3, 3, 5 * MS);
     let hang = Duration::from_secs(60);
-    assert_eq!(receiver.recv_timeout(hang), Ok((2, 3, Cause::Expired)));
-    assert_eq!(receiver.recv_timeout(hang), Ok((1, 2, Cause::Expired)));
+    // A thread that wakes late removes both, in the order of the caches.
+    let mut removed = [(); 2].map(|()| receiver.recv_timeout(hang).expect("an event"));
+    removed.sort_by_key(|(number, ..)| *number);
+    assert_eq!(removed, [(1, 2, Cause::Expired), (2, 3, Cause::Expired)]);
     assert_eq!(caches[1].len(), 0);
     assert_eq!(caches[1].stats().expired, 1);
     drop(caches);
@@ -349,12 +351,13 @@ fn a_task_of_any_runtime_removes_entries() {
         naps.recv().is_ok_and(|time| time >= long),
         "there is no deadline"
     );
-    cache.insert_with_ttl(1, 1, 3 * MS);
+    cache.insert_with_ttl(1, 1, long / 2);
     assert!(poll().is_pending());
     assert!(
         naps.recv().is_ok_and(|time| time < long),
         "the insertion rang"
     );
+    cache.insert_with_ttl(1, 1, 3 * MS);
     while !cache.is_empty() {
         assert!(poll().is_pending());
     }

@@ -67,6 +67,14 @@ impl<'s> Bench<'s> {
         );
     }
 
+    /// Ends background work, and moves the periodic tasks far ahead.
+    fn settle(&mut self) {
+        self.worker.periodic_at = Instant::now() + Duration::from_secs(3600);
+        while self.worker.is_busy {
+            self.turn();
+        }
+    }
+
     /// Sends commands and runs iterations until the expected number of reply bytes has arrived.
     fn send(&mut self, socket: &mut Socket, commands: &str, reply: &str) {
         socket
@@ -489,7 +497,7 @@ fn a_blocked_command_is_recorded_when_it_is_done_without_its_wait() {
 /// 100 ms later, so that a removed set of 30 MB kept its memory for seconds.
 #[test]
 fn a_removed_set_is_freed_in_successive_iterations() {
-    let (server, listeners) = server(&[]);
+    let (server, listeners) = server(&[("script-time-limit", "0")]);
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
     let fill = r#"EVAL "for i=1,100000 do redis.call('sadd','s',i) end" 0"#;

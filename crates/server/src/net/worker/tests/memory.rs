@@ -363,6 +363,7 @@ fn an_idle_worker_evicts_until_the_memory_is_within_its_limit() {
     let len = subscriber.read(&mut events).expect("there are events");
     let text = String::from_utf8_lossy(&events[..len]);
     assert_eq!(text.matches("message").count() as u64, evicted, "{text}");
+    bench.settle();
     let timeout = bench.worker.timeout(&mut bench.executor);
     assert!(timeout > IDLE_SHARD_PAUSE, "nothing is left to evict");
 }

@@ -101,6 +101,7 @@ fn commands_on_held_slots_run_after_the_release() {
     hold(&server, 0, &[3300..=3300]);
     bench.send(&mut client, "SET b 1\r\nGET f\r\n", "");
     bench.send(&mut other, "GET f\r\n", "$-1\r\n");
+    bench.settle();
     let is_awake = bench.worker.timeout(&mut bench.executor).is_zero();
     assert!(!is_awake, "the worker sleeps during the hold");
     release(&server, 0, &[3300..=3300]);
