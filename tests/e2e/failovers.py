@@ -291,3 +291,21 @@ def test_the_demo_ends_what_it_has_started(pytestconfig):
         demo.stdout.close()
     with pytest.raises(redis.ConnectionError), redis.Redis(port=port) as r:
         r.ping()
+
+
+def test_bench_counts_what_clients_see(pytestconfig):
+    """Planned failovers and moves lose nothing; what a kill loses depends on the moment."""
+    command = [Path(pytestconfig.option.server).resolve(), "bench", "cluster", "--rounds", "1", "--keys", "500", "--span", "1s", "--bytes", "100kb", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S * 5)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    kill, failover, move = report["trials"]
+    assert (kill["trial"], failover["trial"], move["trial"]) == ("kill -9", "planned failover", "move")
+    # Events that the killed node had not yet written are lost with it.
+    assert kill["seconds"] > 0 and kill["late_reads"] == 0 and kill["lateness"]["count"] > 0
+    for trial in (failover, move):
+        assert (trial["lost_writes"], trial["late_reads"], trial["missing"]) == (0, 0, 0), trial
+        assert trial["writes"] > 0 and trial["reads"] > 0 and trial["lateness"]["count"] == 500
+    assert move["duplicates"] == 0
+    (moved,) = report["moves"]
+    assert moved["lost_keys"] == 0 and moved["writes_per_second"] > 0

@@ -10,6 +10,7 @@
 
 mod client;
 mod clock;
+mod cluster;
 mod contestant;
 mod elements;
 mod error;
@@ -32,6 +33,7 @@ mod report;
 mod segment;
 mod throughput;
 
+pub use cluster::ClusterBench;
 pub use contestant::Contest;
 pub use elements::Elements;
 pub use error::Error;
@@ -72,6 +74,8 @@ pub enum Experiment {
     ExpiryStorm(ExpiryStorm),
     /// Bytes per key: resident, and as counted by the server
     Memory(Memory),
+    /// A cluster whose primary dies, hands over, and whose slots move, beside Valkey's
+    Cluster(ClusterBench),
     /// A trace replayed against servers as look-aside caches, with TTLs
     Replay(Replay),
     /// The segment engine compared with the slab engine, memcached and Redis: misses, memory, CPU
@@ -95,6 +99,7 @@ impl BenchCommand {
             Experiment::ExpiryMixed(expiry_mixed) => expiry_mixed.run(),
             Experiment::ExpiryStorm(expiry_storm) => expiry_storm.run(),
             Experiment::Memory(memory) => memory.run(),
+            Experiment::Cluster(cluster) => cluster.run(),
             Experiment::Replay(replay) => replay.run(),
             Experiment::Segment(segment) => segment.run(),
         }

@@ -32,17 +32,29 @@ pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
 
 /// Returns the CPU time in user mode in nanoseconds, in steps of the kernel's clock (10 ms).
 pub(crate) fn user_ns(pid: u32) -> Result<u64> {
+    times_ns(pid).map(|[user, ..]| user)
+}
+
+/// Returns the CPU time in nanoseconds that ended processes have used which this one had started,
+/// in steps of the kernel's clock.
+pub(crate) fn children_ns(pid: u32) -> Result<u64> {
+    times_ns(pid).map(|[_, _, user, system]| user + system)
+}
+
+/// Returns the times in nanoseconds in user and kernel mode, of the process and of its children
+/// that have ended.
+fn times_ns(pid: u32) -> Result<[u64; 4]> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(Error::system(format!("cannot read {path}")))?;
-    // The program's name, in parentheses, may contain any characters. User time is the twelfth
-    // field after it.
+    // The program's name, in parentheses, may contain any characters. The times begin with the
+    // twelfth field after it.
     let behind = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
-    let ticks: Option<u64> = behind
-        .split(' ')
-        .nth(11)
-        .and_then(|field| field.parse().ok());
+    let fields: Vec<&str> = behind.split(' ').collect();
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-    Ok(ticks.unwrap_or(0) * tick_ns)
+    Ok(std::array::from_fn(|at| {
+        let ticks = fields.get(11 + at).and_then(|field| field.parse().ok());
+        ticks.unwrap_or(0u64) * tick_ns
+    }))
 }
 
 /// Returns the resident memory in bytes from the kernel's counter, which is fast and accurate to

@@ -111,3 +111,16 @@ mod tests {
         }
     }
 }
+
+/// Returns name and program of a peer that is started: `redis`, `valkey` or NAME=PROGRAM.
+pub(crate) fn peer_program(peer: &str) -> Result<(String, PathBuf)> {
+    match peer_kind(peer)? {
+        Kind::Redis(program) => {
+            let name = peer.split_once('=').map_or(peer, |(name, _)| name);
+            Ok((name.into(), program))
+        }
+        _ => Err(Error::Usage(format!(
+            "--peer {peer}: expected valkey, redis or NAME=PROGRAM with one of these names"
+        ))),
+    }
+}
