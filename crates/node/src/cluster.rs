@@ -12,18 +12,15 @@
 //! object's deadline.
 //!
 //! `view.rs` computes which nodes are responsible, `message.rs` defines the messages between nodes,
-//! `peer.rs` sends them, and `read.rs` and `relay.rs` return content from other nodes. `hedge.rs`
-//! sends a second request for a late one, `latency.rs` decides when it is late and which nodes are
-//! slow, and `purge.rs` sends purges. `repair.rs` restores lost chunks. `members.rs` lists the
-//! nodes, from the cluster file or from [`crate::membership`], and `loads.rs` counts the bytes
-//! written to each bucket. [`crate::peer_port`] is the receiving side.
+//! `peer.rs` sends them, and `read.rs` and `relay.rs` return content from other nodes. `repair.rs`
+//! restores lost chunks. `members.rs` lists the nodes, from the cluster file or from
+//! [`crate::membership`], and `loads.rs` counts the bytes written to each bucket.
+//! [`crate::peer_port`] is the receiving side.
 //!
 //! Deliberately absent: agreement among nodes, which [`crate::membership`] leaves to etcd. Nodes
 //! with different views find fewer chunks, and fetch more from the origin. They never serve wrong
 //! bytes, because the checksum of each sub-chunk covers its version and position.
 
-mod hedge;
-mod latency;
 mod loads;
 mod members;
 pub mod message;
@@ -48,7 +45,6 @@ use crate::rules::key::Key;
 use crate::store::Store;
 use bytes::Bytes;
 use edge::ServerId;
-use hedge::Hedges;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use loads::Loads;
@@ -71,8 +67,6 @@ use view::{Liveness, View};
 
 pub use relay::{Forwarded, Relayed};
 
-/// Path of a probe.
-const HEALTH: &str = "/v1/health";
 /// Time between two probes of a node.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 /// Timeout of a probe and of other short requests.
@@ -93,7 +87,6 @@ pub struct Cluster {
     view: watch::Sender<Arc<View>>,
     liveness: Mutex<Liveness>,
     missed: Mutex<Missed>,
-    hedges: Hedges,
     members: Members,
     loads: Loads,
     store: Arc<Store>,
@@ -130,11 +123,7 @@ impl Cluster {
         Ok(Some(Arc::new(Cluster {
             view: watch::Sender::new(Arc::new(view)),
             missed: Mutex::default(),
-            hedges: Hedges::default(),
-            liveness: Mutex::new(Liveness::new(
-                members.peers().keys().copied(),
-                cluster.parity.into(),
-            )),
+            liveness: Mutex::new(Liveness::new(members.peers().keys().copied())),
             coding: coding.map_err(|error| Invalid(error.to_string()))?,
             members,
             loads: Loads::new(cluster.buckets),
@@ -164,13 +153,11 @@ impl Cluster {
 
     /// Returns the state that operators see.
     pub fn facts(&self) -> ClusterFacts<'_> {
-        let failed = self.liveness().failed_nodes();
         ClusterFacts {
             counts: &self.counts,
             nodes: self.members.peers().len() + 1,
             copy_bytes: self.store.copy_bytes(),
-            nodes_down: failed.len(),
-            nodes_slow: self.view().down().difference(&failed).count(),
+            nodes_down: self.view().down().len(),
             purges_missed: self.missed().len(),
             code: (self.config.data, self.config.parity),
             membership: self.membership_facts(),
@@ -267,63 +254,30 @@ impl Cluster {
         };
         let mut call = call;
         self.mark(&mut call.headers);
-        let is_probe = call.path == HEALTH;
-        // Other requests change much, or read much from disk.
-        let is_measured = call.method == Method::GET;
-        let sent = Instant::now();
         let reply = peer.call(call, bytes_max, time).await;
         self.note(server, reply.as_ref().err().copied());
-        if reply.is_ok() && is_measured {
-            self.note_time(server, sent.elapsed(), is_probe);
-        }
         reply
     }
 
-    /// Records the result of a request.
+    /// Records the result of a request. If the node went down or came up, the view changes.
     fn note(&self, server: ServerId, failure: Option<PeerFailure>) {
-        self.change(|liveness| match failure {
+        let mut liveness = self.liveness();
+        let has_changed = match failure {
             None => liveness.answered(server),
             Some(failure) if failure.is_of_node() => liveness.failed(server),
             Some(_) => false,
-        });
-    }
-
-    /// Records the time of an answer that needed no origin.
-    fn note_time(&self, server: ServerId, time: Duration, is_probe: bool) {
-        let now = self.started.elapsed();
-        self.change(|liveness| {
-            let latencies = liveness.latencies_mut();
-            latencies.answered(server, now, time, is_probe)
-        });
-    }
-
-    /// Records that a node has not answered a probe in time.
-    fn note_late(&self, server: ServerId) {
-        let now = self.started.elapsed();
-        self.change(|liveness| liveness.latencies_mut().late(server, now));
-    }
-
-    /// Changes the state of the nodes. If `change` returns true, nodes that went down or came up
-    /// change the view.
-    fn change(&self, change: impl FnOnce(&mut Liveness) -> bool) {
-        let mut liveness = self.liveness();
-        if !change(&mut liveness) {
+        };
+        if !has_changed {
             return;
         }
-        let (view, down) = (self.view(), liveness.down());
-        let failed = liveness.failed_nodes();
-        for server in down.difference(view.down()) {
-            match failed.contains(server) {
-                true => log::warn!("{server} is down"),
-                false => log::warn!("{server} answers too slowly: it gets probes only"),
-            }
-        }
+        let down = liveness.down();
+        let state = if down.contains(&server) { "down" } else { "up" };
+        log::warn!("{server} is {state}");
         // The lock of the liveness is held, so that views are installed in the order of the
         // changes.
-        self.set_view(view.with_down(&down));
-        for server in view.down().difference(&down) {
-            log::warn!("{server} is up");
-            self.repairs.returned(*server);
+        self.set_view(self.view().with_down(&down));
+        if !down.contains(&server) {
+            self.repairs.returned(server);
         }
     }
 
@@ -377,7 +331,7 @@ impl Cluster {
     async fn is_healthy(&self, server: ServerId) -> bool {
         let health = Call {
             method: Method::GET,
-            path: HEALTH,
+            path: "/v1/health",
             headers: HeaderMap::new(),
             body: vec![],
         };

@@ -199,14 +199,6 @@ pub struct ClusterCounts {
     pub copy_hits: AtomicU64,
     /// Number of requests that other nodes have answered.
     pub relayed: AtomicU64,
-    /// Number of late requests for which a second one was sent.
-    pub hedges: AtomicU64,
-    /// Number of second requests whose answer was used.
-    pub hedges_used: AtomicU64,
-    /// Number of late requests for which no second one was sent, because too many were.
-    pub hedges_refused: AtomicU64,
-    /// Number of late requests whose owner did not answer a probe either, and was not awaited.
-    pub owners_left: AtomicU64,
     /// Number of requests received from other nodes.
     pub peer_requests: AtomicU64,
     /// Number of bytes that this node has stored as chunks and as whole responses: its write load.
@@ -261,8 +253,6 @@ pub struct ClusterFacts<'a> {
     pub nodes: usize,
     /// Number of nodes that are down.
     pub nodes_down: usize,
-    /// Number of nodes that are not used because they answer too slowly.
-    pub nodes_slow: usize,
     /// Number of purges that are kept for nodes that have missed them.
     pub purges_missed: usize,
     /// Size of copies of small responses in bytes.

@@ -9,15 +9,15 @@
 //! | `GET /v1/stub` | heads of the objects under a key whose chunks are on nodes |
 //! | `PUT /v1/stub` | moves the deadline of the chunks of an object to that of a newer head |
 //! | `GET /v1/loads` | bytes written to each bucket, as JSON |
-//! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`); see `message.rs` |
+//! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`); see [`message::MISSED`] |
 //! | `GET /v1/missed` | purges that the sender (`mayfly-node`) has missed, one a line |
-//! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key |
+//! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key; see [`message::STORED`] |
 //!
 //! A node with a certificate of the cluster's authority is trusted with the store. Sizes, numbers
 //! and times are bounded as for clients.
 
 use crate::body::Content;
-use crate::cluster::message::{self, CLIENT, COPY, KEY, PART, PURGE, Part, STORED, STUB};
+use crate::cluster::message::{self, CLIENT, COPY, KEY, PART, PURGE, Part, STUB};
 use crate::cluster::{Cluster, peer};
 use crate::config::{Config, Invalid};
 use crate::listen;
@@ -29,7 +29,7 @@ use crate::socket::Socket;
 use crate::stream::Watched;
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
-use hyper::header::{HeaderMap, HeaderValue};
+use hyper::header::HeaderMap;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -263,24 +263,15 @@ impl Port {
         };
         let accepts_stub = headers.remove(STUB).is_some();
         let accepts_copy = headers.remove(COPY).is_some();
-        let is_for_stored = headers.remove(STORED).is_some();
         headers.remove(KEY);
         let client = Client {
             address,
             is_tls: key.is_tls(),
             is_peer: true,
         };
-        let object = match accepts_stub || accepts_copy || is_for_stored {
-            true => self.node.fresh_object(&key, request.headers()).await,
-            false => None,
-        };
-        if is_for_stored && object.is_none() {
-            let mut response = plain(StatusCode::NOT_FOUND);
-            let one = HeaderValue::from_static("1");
-            response.headers_mut().insert(STORED, one);
-            return response;
-        }
-        if let Some(object) = object {
+        if (accepts_stub || accepts_copy)
+            && let Some(object) = self.node.fresh_object(&key, request.headers()).await
+        {
             if accepts_stub && object.is_stub() {
                 return self.message(&object, STUB);
             }
@@ -296,7 +287,6 @@ impl Port {
         // The origin may have sent this field.
         response.headers_mut().remove(STUB);
         response.headers_mut().remove(COPY);
-        response.headers_mut().remove(STORED);
         response
     }
 
@@ -308,7 +298,7 @@ impl Port {
         let mut chunks = vec![bytes.into()];
         chunks.extend(object.chunks.iter().cloned());
         let mut response = Response::new(Content::chunks(chunks));
-        let one = HeaderValue::from_static("1");
+        let one = hyper::header::HeaderValue::from_static("1");
         response.headers_mut().insert(field, one);
         response
     }

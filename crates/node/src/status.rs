@@ -238,8 +238,7 @@ fn cluster(facts: &ClusterFacts<'_>) -> Section {
     section
         .row("nodes", facts.nodes)
         .row("nodes that do not answer", facts.nodes_down)
-        .row("nodes that answer too slowly", facts.nodes_slow)
-        .row("purges kept for such nodes", facts.purges_missed)
+        .row("purges kept for them", facts.purges_missed)
         .row("members from", &facts.membership.source)
         .row(
             "version of the map",

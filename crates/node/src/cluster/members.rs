@@ -150,20 +150,17 @@ impl Cluster {
     pub(super) fn membership_facts(&self) -> MembershipFacts {
         let view = self.view();
         let status = self.membership().map(|shared| shared.status());
-        let failed = self.liveness().failed_nodes();
         let state = |server: &Server| {
             let is_up = view.base().is_some_and(|base| base.is_up(server.id));
             let is_registered = status
                 .as_ref()
                 .is_none_or(|status| status.registered.contains(&server.id));
-            let is_slow = view.down().contains(&server.id) && !failed.contains(&server.id);
             let mut text = format!("{}, weight {}", server.address, server.weight);
             let parts = [
                 (server.id == self.config.own, ", this node"),
                 (!is_up, ", down in the map"),
                 (!is_registered, ", not registered"),
-                (failed.contains(&server.id), ", does not answer"),
-                (is_slow, ", answers too slowly"),
+                (view.down().contains(&server.id), ", does not answer"),
             ];
             for (_, part) in parts.iter().filter(|(is_so, _)| *is_so) {
                 text.push_str(part);

@@ -27,20 +27,17 @@ pub const STUB: &str = "mayfly-stub";
 /// Field of a request whose sender stores copies of small responses. In a reply, it means that the
 /// body is a head with its content.
 pub const COPY: &str = "mayfly-copy";
-/// Field of a forwarded request that is for a stored response or its head only. In a reply, it
-/// means that there is none.
-pub const STORED: &str = "mayfly-stored";
 /// Field of a purge, with its kind and its target.
 pub const PURGE: &str = "mayfly-purge";
 /// Field of a purge with the numbers of the nodes that have missed it, separated by spaces. The
 /// receiver sends the purge to them when they answer again.
 pub const MISSED: &str = "mayfly-missed";
 
-/// Field with the number of the sender.
-pub const NODE: &str = "mayfly-node";
 /// Field with the identity of the sender's map.
 pub const MAP: &str = "mayfly-map";
 
+/// Field with the number of the sender.
+pub const NODE: &str = "mayfly-node";
 /// Maximum size in bytes of all messages about one URL.
 pub const MESSAGES_BYTES_MAX: usize = 1 << 20;
 

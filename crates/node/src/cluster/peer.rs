@@ -54,10 +54,6 @@ pub enum PeerFailure {
     Busy,
     /// The reply is longer than expected.
     TooLong,
-    /// The node has no stored response.
-    Absent,
-    /// The node has not answered yet, and is not awaited.
-    Late,
 }
 
 impl PeerFailure {

@@ -2,7 +2,7 @@
 //! rest comes from the origin, provided that a strong entity tag shows that the content is the
 //! same.
 
-use super::message::{self, CLIENT, COPY, STORED, STUB};
+use super::message::{self, CLIENT, COPY, STUB};
 use super::peer::{PeerFailure, collect};
 use super::{Cluster, call_of};
 use crate::body::Content;
@@ -10,7 +10,6 @@ use crate::object::Pieces;
 use crate::origin::Outgoing;
 use crate::rules::key::Key;
 use crate::rules::ranges::{Range, content_range};
-use crate::rules::status;
 use bytes::Bytes;
 use edge::ServerId;
 use hyper::body::{Body, Incoming};
@@ -23,7 +22,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
@@ -176,8 +175,6 @@ pub struct Forwarded<'a> {
     pub accepts_stub: bool,
     /// Whether the answer may be a response to be copied.
     pub accepts_copy: bool,
-    /// Whether only a stored response or its head is requested.
-    pub is_for_stored: bool,
 }
 
 impl Cluster {
@@ -200,7 +197,6 @@ impl Cluster {
         // below.
         headers.remove(STUB);
         headers.remove(COPY);
-        headers.remove(STORED);
         let own = std::mem::replace(&mut call.headers, headers);
         call.headers.extend(own);
         let client = HeaderValue::from_str(&forwarded.client.to_string());
@@ -212,22 +208,12 @@ impl Cluster {
         if forwarded.accepts_copy {
             call.headers.insert(COPY, HeaderValue::from_static("1"));
         }
-        if forwarded.is_for_stored {
-            call.headers.insert(STORED, HeaderValue::from_static("1"));
-        }
         self.mark(&mut call.headers);
         // The other node has its own timeout for the origin, and answers with 504 after it.
         let head_time = self.origins.origin_head_time() + Duration::from_secs(10);
-        let sent = Instant::now();
         let relayed = peer.relay(&call, head_time).await;
         self.note(server, relayed.as_ref().err().copied());
         let (response, permit) = relayed?;
-        if is_from_store(response.headers()) {
-            self.note_time(server, sent.elapsed(), false);
-        }
-        if response.headers().contains_key(STORED) {
-            return Err(PeerFailure::Absent);
-        }
         if response.headers().contains_key(STUB) {
             let body = collect(response.into_body(), message::MESSAGES_BYTES_MAX);
             let body = timeout(STUB_TIME, body)
@@ -290,17 +276,6 @@ impl Cluster {
         let content = Content::relayed(Box::new(Arriving(receiver)), length);
         Response::from_parts(parts, content)
     }
-}
-
-/// Returns true if a node has answered without the origin.
-fn is_from_store(headers: &HeaderMap) -> bool {
-    let last = headers.get_all(status::FIELD).iter().next_back();
-    let member = last.and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next());
-    let is_hit = |member: &[u8]| member.windows(5).any(|part| part == b"; hit");
-    member.is_some_and(is_hit)
-        || [STUB, COPY, STORED]
-            .iter()
-            .any(|name| headers.contains_key(*name))
 }
 
 /// Returns the data that is needed to fetch the rest of a response from the origin.

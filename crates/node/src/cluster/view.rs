@@ -14,7 +14,6 @@
 //!
 //! Deliberately absent: connections and a clock.
 
-use super::latency::Latencies;
 use edge::{BucketId, BucketWrites, Change, Map, MapId, OLDER_MAPS_MAX, ServerId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -198,35 +197,19 @@ impl View {
     }
 }
 
-/// State of all nodes, up or down, derived from the results and times of requests.
+/// State of all nodes, up or down, derived from the results of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Liveness {
     /// Number of consecutive failures of each node.
     failures: Vec<(ServerId, u32)>,
-    latencies: Latencies,
-    /// Maximum number of nodes that are down up to which slow nodes count as down.
-    slow_max: usize,
 }
 
 impl Liveness {
-    /// Creates the state of nodes that are all up. A slow node counts as down if at most `slow_max`
-    /// nodes are down then.
-    pub fn new(servers: impl Iterator<Item = ServerId>, slow_max: usize) -> Self {
+    /// Creates the state of nodes that are all up.
+    pub fn new(servers: impl Iterator<Item = ServerId>) -> Self {
         Liveness {
             failures: servers.map(|server| (server, 0)).collect(),
-            latencies: Latencies::default(),
-            slow_max,
         }
-    }
-
-    /// Returns the times of the nodes.
-    pub fn latencies(&self) -> &Latencies {
-        &self.latencies
-    }
-
-    /// Returns the times of the nodes, for a change.
-    pub fn latencies_mut(&mut self) -> &mut Latencies {
-        &mut self.latencies
     }
 
     /// Replaces the list of nodes. Nodes that stay keep their state; a new node that is down in the
@@ -238,9 +221,6 @@ impl Liveness {
             (server, known.map_or(failures, |(_, failures)| *failures))
         };
         self.failures = nodes.map(state).collect();
-        let failures = &self.failures;
-        self.latencies
-            .retain(|server| failures.iter().any(|(id, _)| *id == server));
     }
 
     /// Records an answer. Returns true if the node was down.
@@ -262,20 +242,8 @@ impl Liveness {
         was_down != (*failures >= FAILURES_MAX)
     }
 
-    /// Returns the nodes that are down, because they do not answer or are slow. A slow node is
-    /// better than none, so that it does not count as down if too many others are.
+    /// Returns the nodes that are down.
     pub fn down(&self) -> BTreeSet<ServerId> {
-        let mut down = self.failed_nodes();
-        for server in self.latencies.slow() {
-            if down.len() < self.slow_max {
-                down.insert(server);
-            }
-        }
-        down
-    }
-
-    /// Returns the nodes that do not answer.
-    pub fn failed_nodes(&self) -> BTreeSet<ServerId> {
         let is_down = |(_, failures): &&(ServerId, u32)| *failures >= FAILURES_MAX;
         self.failures
             .iter()
@@ -290,7 +258,6 @@ mod tests {
     use super::*;
     use edge::{Config, Scheme};
     use proptest::prelude::*;
-    use std::time::Duration;
 
     fn view(servers: u32) -> View {
         let servers: Vec<_> = (0..servers).map(|id| (ServerId(id), 1)).collect();
@@ -304,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_node_is_down_after_failures_in_a_row_and_up_after_an_answer() {
-        let mut liveness = Liveness::new((0..3).map(ServerId), 1);
+        let mut liveness = Liveness::new((0..3).map(ServerId));
         assert!(!liveness.failed(ServerId(1)));
         assert!(!liveness.failed(ServerId(1)));
         assert!(!liveness.answered(ServerId(1)));
@@ -316,27 +283,6 @@ mod tests {
         assert!(!liveness.failed(ServerId(9)));
         assert_eq!(liveness.down(), set([1]));
         assert!(liveness.answered(ServerId(1)));
-        assert_eq!(liveness.down(), set([]));
-    }
-
-    #[test]
-    fn a_slow_node_is_down_unless_too_many_are() {
-        let mut liveness = Liveness::new((0..3).map(ServerId), 1);
-        let at = |second| Duration::from_secs(second);
-        for second in 0..3 {
-            assert_eq!(liveness.down(), set([]));
-            liveness.latencies_mut().late(ServerId(1), at(second));
-        }
-        assert_eq!(liveness.down(), set([1]));
-        for _ in 0..FAILURES_MAX {
-            liveness.failed(ServerId(2));
-        }
-        assert_eq!(liveness.down(), set([2]));
-        liveness.answered(ServerId(2));
-        assert_eq!(liveness.down(), set([1]));
-        assert_eq!(liveness.failed_nodes(), set([]));
-        // A node that has left takes its times with it.
-        liveness.set_nodes([(ServerId(0), true), (ServerId(2), true)].into_iter());
         assert_eq!(liveness.down(), set([]));
     }
 

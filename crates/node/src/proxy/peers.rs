@@ -34,7 +34,6 @@ impl Node {
                 client: lookup.client,
                 accepts_stub: is_first && !lookup.is_head,
                 accepts_copy: is_first && is_popular,
-                is_for_stored: false,
             };
             match self.forward(cluster, &forwarded).await? {
                 Relayed::Response(response) => {
@@ -61,10 +60,8 @@ impl Node {
     }
 
     async fn forward(&self, cluster: &Arc<Cluster>, forwarded: &Forwarded<'_>) -> Option<Relayed> {
-        let owners = cluster.owners_before(forwarded.key);
-        for (index, &server) in owners.iter().enumerate() {
-            let next = owners.get(index + 1).copied();
-            match cluster.forward_hedged(server, next, forwarded).await {
+        for server in cluster.owners_before(forwarded.key) {
+            match cluster.forward(server, forwarded).await {
                 Ok(relayed) => return Some(relayed),
                 Err(failure) => log::debug!("{}: {server}: {failure:?}", forwarded.key),
             }
