@@ -94,8 +94,9 @@ impl World {
         // between may lack writes for all that it knows at its next start, and waits for a replica
         // or for an operator.
         let has_term = self.has_resumed[at] || term >= record.epoch;
-        let may_end = record.primary == Some(me) && node.host.roles.term >= record.epoch;
-        if !may_lose_keys && !(may_end && has_term) {
+        let has_begun = record.primary == Some(me) && node.host.roles.term >= record.epoch;
+        let may_end = may_lose_keys || has_begun && has_term;
+        if !may_end {
             return;
         }
         let keys = match may_lose_keys {
