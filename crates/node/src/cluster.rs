@@ -263,6 +263,8 @@ impl Cluster {
     fn note(&self, server: ServerId, failure: Option<PeerFailure>) {
         let mut liveness = self.liveness();
         let has_changed = match failure {
+            // It serves what was purged meanwhile.
+            None if liveness.down().contains(&server) && self.missed().has(server) => false,
             None => liveness.answered(server),
             Some(failure) if failure.is_of_node() => liveness.failed(server),
             Some(_) => false,

@@ -348,9 +348,9 @@ impl Shared {
             .unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Returns true if a record of this length fits in a segment.
-    fn fits(&self, bytes: u64) -> bool {
-        bytes + 1_024 <= self.segment_bytes
+    /// Returns true if a record of this length with its tags fits in a segment.
+    fn fits(&self, bytes: u64, tag_count: usize) -> bool {
+        bytes + tag_count as u64 * segment::TAG_BYTES + 1_024 <= self.segment_bytes
     }
 
     /// Adds lines to the log of removals.

@@ -24,43 +24,77 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Timeout of a purge, which may read descriptions on disk.
+/// Timeout of a purge for which a client waits. A longer one counts as missed.
 const PURGE_TIME: Duration = Duration::from_secs(5);
+/// Timeout of a missed purge, which may read the descriptions of millions of URLs on disk. A
+/// connection that is dead ends before, by its pings.
+const MISSED_TIME: Duration = Duration::from_mins(30);
 /// Timeout of a request for missed purges. A node that starts accepts no clients meanwhile.
 const START_TIME: Duration = Duration::from_secs(2);
 /// Maximum size in bytes of a list of missed purges. Instead of a longer one, everything is purged.
 const LIST_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of purges kept for a node that does not answer.
 const MISSED_MAX: usize = 1_024;
+/// Maximum number of missed purges by prefix or tag that a start carries out one by one, because
+/// each may read all descriptions on disk. Instead of more, everything is purged.
+const START_SCANS_MAX: usize = 32;
 /// Purge that concerns all URLs.
 const PURGE_ALL: &str = "hard prefix http";
 
-/// Purges that nodes have missed, in the order in which they were received.
+/// Purges that nodes have missed.
 #[derive(Debug, Default)]
-pub(super) struct Missed(BTreeMap<ServerId, VecDeque<HeaderValue>>);
+pub(super) struct Missed {
+    queues: BTreeMap<ServerId, Queue>,
+    /// Number of the next purge.
+    next: u64,
+}
+
+/// Purges for one node with their numbers, in the order in which they were received.
+#[derive(Debug, Default)]
+struct Queue {
+    purges: VecDeque<(u64, HeaderValue)>,
+    /// Number of the purge that was sent last. What the node fetches while it carries out that one
+    /// may be what a later purge concerns.
+    sent: Option<u64>,
+}
 
 impl Missed {
     fn push(&mut self, server: ServerId, purge: HeaderValue) {
-        let purges = self.0.entry(server).or_default();
-        if purges.len() == MISSED_MAX {
-            purges.clear();
-            purges.push_back(HeaderValue::from_static(PURGE_ALL));
+        let queue = self.queues.entry(server).or_default();
+        self.next += 1;
+        if queue.purges.len() == MISSED_MAX {
+            queue.purges.clear();
+            let all = HeaderValue::from_static(PURGE_ALL);
+            queue.purges.push_back((self.next, all));
+            return;
         }
-        let is_included = |first: &HeaderValue| first == PURGE_ALL;
-        if !purges.front().is_some_and(is_included) && purges.back() != Some(&purge) {
-            purges.push_back(purge);
+        let is_included = |(number, last): &(u64, HeaderValue)| {
+            queue.sent != Some(*number) && (last == PURGE_ALL || *last == purge)
+        };
+        if !queue.purges.back().is_some_and(is_included) {
+            queue.purges.push_back((self.next, purge));
         }
     }
 
-    /// Returns the first purge for a node.
-    fn first(&self, server: ServerId) -> Option<HeaderValue> {
-        self.0.get(&server)?.front().cloned()
+    /// Returns the first purge for a node, which is sent now, and its number.
+    fn first(&mut self, server: ServerId) -> Option<(u64, HeaderValue)> {
+        let queue = self.queues.get_mut(&server)?;
+        let first = queue.purges.front().cloned();
+        queue.sent = first.as_ref().map(|(number, _)| *number);
+        first
+    }
+
+    /// Whether a node has missed purges.
+    pub fn has(&self, server: ServerId) -> bool {
+        let queue = self.queues.get(&server);
+        queue.is_some_and(|queue| !queue.purges.is_empty())
     }
 
     /// Returns all purges for a node, one a line.
     fn list(&self, server: ServerId) -> Vec<u8> {
-        let purges = self.0.get(&server).into_iter().flatten();
-        let lines: Vec<&[u8]> = purges.map(HeaderValue::as_bytes).collect();
+        let purges = self.queues.get(&server).map(|queue| &queue.purges);
+        let purges = purges.into_iter().flatten();
+        let lines: Vec<&[u8]> = purges.map(|(_, purge)| purge.as_bytes()).collect();
         let list = lines.join(&b'\n');
         match list.len() {
             0..=LIST_BYTES_MAX => list,
@@ -68,11 +102,11 @@ impl Missed {
         }
     }
 
-    /// Removes the first purge for a node, which it has received.
-    fn remove(&mut self, server: ServerId, purge: &HeaderValue) {
-        if let Some(purges) = self.0.get_mut(&server) {
+    /// Removes the first purge for a node, which it has carried out.
+    fn remove(&mut self, server: ServerId, number: u64) {
+        if let Some(Queue { purges, .. }) = self.queues.get_mut(&server) {
             // Meanwhile, all purges may have been replaced by one for everything.
-            if purges.front() == Some(purge) {
+            if purges.front().is_some_and(|(first, _)| *first == number) {
                 purges.pop_front();
             }
         }
@@ -80,12 +114,12 @@ impl Missed {
 
     /// Drops the purges for nodes that no longer exist.
     pub fn retain(&mut self, is_there: impl Fn(ServerId) -> bool) {
-        self.0.retain(|server, _| is_there(*server));
+        self.queues.retain(|server, _| is_there(*server));
     }
 
     /// Returns the number of purges.
     pub fn len(&self) -> usize {
-        self.0.values().map(VecDeque::len).sum()
+        self.queues.values().map(|queue| queue.purges.len()).sum()
     }
 }
 
@@ -112,7 +146,6 @@ impl Cluster {
         let reached = self.send_to_all(&purge, &up, &down).await;
         let failed: BTreeSet<ServerId> = up.difference(&reached).copied().collect();
         if !failed.is_empty() {
-            self.keep_purge(&purge, &failed);
             self.send_to_all(&purge, &reached, &failed).await;
         }
     }
@@ -138,8 +171,8 @@ impl Cluster {
         self.keep_purge(purge, &servers);
     }
 
-    /// Sends a purge to nodes, and returns those that have answered. Nodes that go down are not
-    /// awaited. The nodes in `missed` are those for which the receivers keep the purge.
+    /// Sends a purge to nodes, and returns those that have carried it out. Nodes that go down are
+    /// not awaited, and the purge is kept for those that have not carried it out. The nodes in `missed` are those for which the receivers keep the purge.
     async fn send_to_all(
         self: &Arc<Self>,
         purge: &HeaderValue,
@@ -152,12 +185,16 @@ impl Cluster {
             calls.spawn(async move {
                 let mut changes = cluster.view.subscribe();
                 let is_down = changes.wait_for(|view| view.down().contains(&server));
-                tokio::select! {
-                    has_answered = cluster.send_purge(server, purge, &missed) => {
-                        has_answered.then_some(server)
-                    }
+                let sending = cluster.send_purge(server, purge.clone(), &missed, PURGE_TIME);
+                let status = tokio::select! {
+                    status = sending => status,
                     _ = is_down => None,
+                };
+                if status == Some(StatusCode::OK) {
+                    return Some(server);
                 }
+                cluster.keep_purge(&purge, &[server].into());
+                None
             });
         }
         let mut reached = BTreeSet::new();
@@ -167,13 +204,14 @@ impl Cluster {
         reached
     }
 
-    /// Sends a purge to a node. Returns true if the node has answered.
+    /// Sends a purge to a node. Returns the status of its reply.
     async fn send_purge(
         &self,
         server: ServerId,
         purge: HeaderValue,
         missed: &BTreeSet<ServerId>,
-    ) -> bool {
+        time: Duration,
+    ) -> Option<StatusCode> {
         let mut headers = HeaderMap::new();
         headers.insert(message::PURGE, purge);
         if !missed.is_empty() {
@@ -188,8 +226,8 @@ impl Cluster {
             headers,
             body: vec![],
         };
-        let reply = self.call(server, call, 1 << 10, PURGE_TIME).await;
-        reply.is_ok()
+        let reply = self.call(server, call, 1 << 10, time).await;
+        reply.ok().map(|reply| reply.status)
     }
 
     /// Returns the purges that a node has missed, which its request names. They stay here until a
@@ -236,6 +274,10 @@ impl Cluster {
             return;
         }
         log::info!("{} purges were missed before the start", purges.len());
+        let is_scan = |text: &&String| !text.contains(" url ");
+        if purges.iter().filter(is_scan).count() > START_SCANS_MAX {
+            purges = [PURGE_ALL.to_owned()].into();
+        }
         let store = self.store.clone();
         let purged = tokio::task::spawn_blocking(move || {
             for purge in purges.iter().filter_map(|text| Purge::parse(text)) {
@@ -249,18 +291,26 @@ impl Cluster {
     }
 
     /// Sends the next purge that a node has missed. Returns false if there is none or the node has
-    /// not answered.
+    /// not carried it out.
     pub(super) async fn send_missed(&self, server: ServerId) -> bool {
-        let Some(purge) = ({ self.missed().first(server) }) else {
+        let Some((number, purge)) = ({ self.missed().first(server) }) else {
             return false;
         };
-        let has_answered = self
-            .send_purge(server, purge.clone(), &BTreeSet::new())
-            .await;
-        if has_answered {
-            self.missed().remove(server, &purge);
+        let is_all = purge == PURGE_ALL;
+        let missed = BTreeSet::new();
+        let status = self.send_purge(server, purge, &missed, MISSED_TIME).await;
+        match status {
+            Some(StatusCode::OK) => self.missed().remove(server, number),
+            Some(StatusCode::BAD_REQUEST) if !is_all => {
+                // It is of another version.
+                log::error!("{server} cannot read a purge: everything is purged there");
+                let mut missed = self.missed();
+                missed.remove(server, number);
+                missed.push(server, HeaderValue::from_static(PURGE_ALL));
+            }
+            _ => return false,
         }
-        has_answered
+        true
     }
 }
 
@@ -285,16 +335,37 @@ mod tests {
         (0..MISSED_MAX).for_each(|number| missed.push(one, purge(number)));
         missed.push(other, purge(7));
         assert_eq!(missed.len(), MISSED_MAX + 1);
-        let first = missed.first(one).expect("there are some");
+        let (number, first) = missed.first(one).expect("there are some");
         assert_eq!(first, purge(0));
         (0..3).for_each(|number| missed.push(one, purge(number)));
         // The first one was being sent, and everything has replaced it meanwhile.
-        missed.remove(one, &first);
+        missed.remove(one, number);
         let all = HeaderValue::from_static(PURGE_ALL);
-        assert_eq!(missed.first(one).as_ref(), Some(&all));
-        missed.remove(one, &all);
+        let (number, first) = missed.first(one).expect("it was not sent");
+        assert_eq!(first, all);
+        missed.remove(one, number);
         assert_eq!(missed.first(one), None);
-        assert_eq!(missed.first(other), Some(purge(7)));
+        assert_eq!(missed.first(other).map(|(_, first)| first), Some(purge(7)));
+    }
+
+    /// Regression: a purge that arrived while the same one, or one of everything, was being sent was
+    /// dropped, although the node may have fetched the old content again meanwhile.
+    #[test]
+    fn a_purge_is_not_included_in_one_that_is_being_sent() {
+        let all = HeaderValue::from_static(PURGE_ALL);
+        let one = ServerId(1);
+        for first in [all, purge(0)] {
+            let mut missed = Missed::default();
+            missed.push(one, first.clone());
+            missed.push(one, first.clone());
+            assert_eq!(missed.len(), 1);
+            let (number, _) = missed.first(one).expect("it was pushed");
+            missed.push(one, purge(0));
+            missed.push(one, purge(0));
+            missed.remove(one, number);
+            assert_eq!(missed.first(one).map(|(_, next)| next), Some(purge(0)));
+            assert_eq!(missed.len(), 1);
+        }
     }
 
     /// Returns the first of two nodes. The second one accepts connections and does not answer.
@@ -352,7 +423,7 @@ mod tests {
         assert_eq!(began.elapsed(), Duration::ZERO);
         assert_eq!(cluster.missed().len(), 20);
         let first = cluster.missed().first(ServerId(1));
-        assert_eq!(first, Some(purge(0)));
+        assert_eq!(first.map(|(_, first)| first), Some(purge(0)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -370,6 +441,7 @@ mod tests {
         fail(&cluster);
         purging.await.expect("the task does not panic");
         assert_eq!(began.elapsed(), wait);
-        assert_eq!(cluster.missed().first(ServerId(1)), Some(purge(7)));
+        let first = cluster.missed().first(ServerId(1));
+        assert_eq!(first.map(|(_, first)| first), Some(purge(7)));
     }
 }

@@ -30,7 +30,7 @@ use std::sync::{Mutex, MutexGuard};
 const HIT_BYTES: u64 = 512;
 const ENTRY_BYTES: u64 = 24;
 const TRAILER_BYTES: u64 = 32;
-const TAG_BYTES: u64 = 8;
+pub const TAG_BYTES: u64 = 8;
 /// Magic of a footer without tags.
 const UNTAGGED_MAGIC: u64 = 0x3166_746f_6f66_796d;
 /// Magic of a footer with tags.

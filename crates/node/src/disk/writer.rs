@@ -95,11 +95,12 @@ impl Writer {
             content_bytes,
             description_checksum: record::checksum(&description),
         };
-        let Some(length) = header.record_bytes().filter(|&bytes| shared.fits(bytes)) else {
+        let tag_count = victim.resource.tags().count();
+        let fits = |bytes: &u64| shared.fits(*bytes, tag_count);
+        let Some(length) = header.record_bytes().filter(fits) else {
             shared.counts.too_large.fetch_add(1, Relaxed);
             return Ok(());
         };
-        let tag_count = victim.resource.tags().count();
         let segment = self.room(length, tag_count)?;
         let place = place_in(&segment, length);
         (header.segment, header.offset) = (place.segment, place.offset);
