@@ -277,7 +277,7 @@ impl<'a> Transfer<'a> {
         Ok(Transfer {
             source,
             target,
-            options,
+                options,
             layout,
             target_layout,
             controls,
@@ -406,6 +406,7 @@ fn follow(
         shard,
         stops,
         target,
+        failures_seen: 0,
         reader,
         batch_keys: 1,
     };

@@ -278,7 +278,8 @@ impl Link {
         }
     }
 
-    /// Reports the position to the source once a second, and when it requests that.
+    /// Tells the source once a second, and when it requests that, that the link is in use. The
+    /// reported position is 0, because nothing here keeps what was read: WAIT must not count it.
     pub fn acknowledge(&mut self) -> Result<(), Failure> {
         if self.acked_at.elapsed() < PAUSE && !self.is_asked {
             return Ok(());
@@ -286,7 +287,7 @@ impl Link {
         self.is_asked = false;
         self.acked_at = Instant::now();
         let mut bytes = Vec::new();
-        encode_command(&mut bytes, &["REPLCONF", "ACK", &self.position.to_string()]);
+        encode_command(&mut bytes, &["REPLCONF", "ACK", "0"]);
         self.stream
             .write_all(&bytes)
             .map_err(|error| format!("{}: {error}", self.address))

@@ -44,6 +44,8 @@ pub(super) struct Work<'a> {
     pub shard: &'a Shard,
     pub stops: &'a AtomicBool,
     pub target: Target<'a>,
+    /// Number of failures of the target's connections after which all keys were stored again.
+    pub failures_seen: u64,
     /// Connection for the values of changed keys.
     pub reader: Connection,
     /// Number of keys of the next batch of changed ones.
@@ -154,9 +156,12 @@ impl Work<'_> {
             reads += 1;
         }
         link.acknowledge()?;
-        if touched.any {
-            touched.any = false;
+        if touched.any || self.target.failures != self.failures_seen {
+            self.shard.is_close.store(false, Relaxed);
+            (touched.any, self.failures_seen) = (false, self.target.failures);
+            let layout = self.target.layout.clone();
             self.sweep(link)?;
+            touched.any = self.target.layout != layout;
         }
         let is_final = link.position >= goal;
         let now = Instant::now();
@@ -171,7 +176,7 @@ impl Work<'_> {
         for named in &taken {
             touched.changed.remove(named);
         }
-        let is_close = !has_more && taken.len() <= CLOSE_KEYS;
+        let is_close = !has_more && !touched.any && taken.len() <= CLOSE_KEYS;
         self.shard.waiting.store(taken.len() as u64, Relaxed);
         self.send(taken, &mut touched.large, link)?;
         self.shard.position.store(link.position, Relaxed);
@@ -179,7 +184,8 @@ impl Work<'_> {
         let waiting = touched.changed.len() as u64;
         self.shard.waiting.store(waiting, Relaxed);
         // The goal was read first: a later one is for a later turn.
-        if is_final && touched.changed.is_empty() {
+        let has_all = touched.changed.is_empty() && !touched.any;
+        if is_final && has_all && self.target.failures == self.failures_seen {
             self.shard.reached.store(goal, Relaxed);
         }
         Ok(())

@@ -42,13 +42,26 @@ impl Transfer<'_> {
         stops: &AtomicBool,
     ) -> Result<Switched, Failure> {
         let switched = self.try_switch(shards, stops);
-        if switched.is_err() {
-            for control in &mut self.controls {
-                // If it cannot be reached, the pause ends by itself.
-                let _ = control.call(&["CLIENT", "UNPAUSE"]);
+        switched.map_err(|error| match self.resume() {
+            waiting if waiting.is_empty() => error,
+            waiting => format!(
+                "{error}; writes at {} may wait for up to {} s more",
+                waiting.join(", "),
+                self.options.pause_max.max(self.options.hold).as_secs()
+            ),
+        })
+    }
+
+    /// Ends the pause. Returns the addresses of nodes that have not confirmed it.
+    fn resume(&mut self) -> Vec<String> {
+        let mut waiting = Vec::new();
+        for control in &mut self.controls {
+            let address = control.address.clone();
+            if control.call(&["CLIENT", "UNPAUSE"]).is_err() {
+                waiting.push(address);
             }
         }
-        switched
+        waiting
     }
 
     fn try_switch(&mut self, shards: &[Shard], stops: &AtomicBool) -> Result<Switched, Failure> {
@@ -68,9 +81,18 @@ impl Transfer<'_> {
         let compared = self.compare_sample(&waiting)?;
         self.check_layout()?;
         // The first pause could have ended, and its writes would be missing.
-        self.pause(self.options.hold + pause_max)?;
+        self.pause(pause_max)?;
         waiting.until = Instant::now() + pause_max;
         self.reach(&waiting)?;
+        // A primary that was replaced meanwhile has not waited.
+        self.check_layout()?;
+        match self.options.hold.is_zero() {
+            true => drop(self.resume()),
+            false => {
+                self.pause(self.options.hold)?;
+                self.reach(&waiting)?;
+            }
+        }
         Ok(Switched {
             keys,
             compared,
@@ -90,6 +112,17 @@ impl Transfer<'_> {
 
     /// Waits until the target has everything that the source has now.
     fn reach(&mut self, waiting: &Waiting<'_>) -> Result<(), Failure> {
+        for control in &mut self.controls {
+            // A command that runs beside others writes although the pause has begun. Only Mayfly
+            // has such commands.
+            while control
+                .text(&["INFO", "all"])?
+                .contains("long_commands_running:1")
+            {
+                waiting.check()?;
+                std::thread::sleep(TURN);
+            }
+        }
         for (control, shard) in self.controls.iter_mut().zip(waiting.shards) {
             shard.goal.store(position(control)?, Relaxed);
         }

@@ -34,6 +34,9 @@ pub(super) struct Target<'a> {
     pub layout: Layout,
     stops: &'a AtomicBool,
     connections: HashMap<usize, Connection>,
+    /// Number of connections that have failed. A node that has restarted, or its successor, may
+    /// lack what was stored.
+    pub failures: u64,
 }
 
 impl<'a> Target<'a> {
@@ -43,6 +46,7 @@ impl<'a> Target<'a> {
             layout,
             stops,
             connections: HashMap::new(),
+            failures: 0,
         }
     }
 
@@ -92,6 +96,7 @@ impl<'a> Target<'a> {
             }
             // Replies may be on their way.
             self.connections.clear();
+            self.failures += 1;
             std::thread::sleep(PAUSE);
             self.refresh();
         }
@@ -154,6 +159,7 @@ impl<'a> Target<'a> {
                 Ok(()) => sent.push((owner, items)),
                 Err(error) => {
                     self.connections.remove(&owner);
+                    self.failures += 1;
                     if error.contains(": SELECT: ") {
                         return Err(error);
                     }
@@ -167,6 +173,7 @@ impl<'a> Target<'a> {
             match replies {
                 Err(error) => {
                     self.connections.remove(&owner);
+                    self.failures += 1;
                     *why = error;
                     left.extend(items);
                 }
