@@ -277,7 +277,7 @@ impl<'a> Transfer<'a> {
         Ok(Transfer {
             source,
             target,
-                options,
+            options,
             layout,
             target_layout,
             controls,
