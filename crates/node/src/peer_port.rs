@@ -11,7 +11,7 @@
 //! | `GET /v1/loads` | bytes written to each bucket, as JSON |
 //! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`); see [`message::MISSED`] |
 //! | `GET /v1/missed` | purges that the sender (`mayfly-node`) has missed, one a line |
-//! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key; see [`message::STORED`] |
+//! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key |
 //!
 //! A node with a certificate of the cluster's authority is trusted with the store. Sizes, numbers
 //! and times are bounded as for clients.

@@ -411,7 +411,7 @@ fn memory_stays_below_its_limit_and_evictions_are_notified() {
             let bytes = format!("key:{i:012}");
             let key = space.key(0, bytes.as_bytes());
             let mut view = space.lock_one(space.shard_of(&key), now);
-            assert!(!view.lacks_room(0).is_some(), "{policy}");
+            assert!(view.lacks_room(0).is_none(), "{policy}");
             view.set(&key, &[b'v'; 40], NewDeadline::Clear);
             view.take_events(&mut events);
         }
@@ -674,7 +674,7 @@ fn put(space: &Keyspace, key: &str, len: usize) -> bool {
     let now = Tick(1_700_000_000_000);
     let key = space.key(0, key.as_bytes());
     let mut view = space.lock_one(space.shard_of(&key), now);
-    let has_room = !view.lacks_room(0).is_some();
+    let has_room = view.lacks_room(0).is_none();
     if has_room {
         view.set(&key, &vec![b'v'; len], NewDeadline::Clear);
     }

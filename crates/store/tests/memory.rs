@@ -423,7 +423,7 @@ fn in_keyspace(
         let key = space.key(0, name.as_bytes());
         if view.get(&key).expect("a string").is_none() {
             misses += 1;
-            assert!(!view.lacks_room(0).is_some());
+            assert!(view.lacks_room(0).is_none());
             view.set(&key, &[0; 400], NewDeadline::Clear);
         }
         drop(view);

@@ -189,8 +189,8 @@ impl Parser {
         }
     }
     /// Returns the line of the last inline command, as it was before its quoted words were
-    /// unescaped in place; `None` if it has none or was taken. Whoever parses input a second time
-    /// must put the line back first.
+    /// unescaped in place; `None` if it has none or was taken. A caller that parses input a second
+    /// time must put the line back first.
     #[inline]
     pub fn take_quoted(&mut self) -> Option<Vec<u8>> {
         (!self.quoted.is_empty()).then(|| std::mem::take(&mut self.quoted))
@@ -218,8 +218,8 @@ impl Parser {
     ///
     /// After [`Parsed::Incomplete`], the next call must get the same bytes, possibly moved,
     /// followed by more. The input is modified in one case only: quoted words of an inline command
-    /// are unescaped in place (see [`Parser::take_quoted`]). Total work is linear in the bytes of the stream, regardless of the
-    /// sizes of the reads.
+    /// are unescaped in place (see [`Parser::take_quoted`]). Total work is linear in the bytes of the
+    /// stream, regardless of the sizes of the reads.
     ///
     /// # Errors
     /// See [`ProtocolError`]; spans appended by this call are removed.

@@ -100,7 +100,7 @@ impl Cluster {
         }
         let mut text = String::new();
         if let Some(output) = &mut parent.stderr {
-            // What was read tells what is wrong.
+            // What was read is the reason.
             let _ = output.read_to_string(&mut text);
         }
         Err(Error::server(&self.label, text.trim()))
@@ -414,6 +414,6 @@ fn free_ports(count: usize) -> Result<u16> {
     let is_free = |port: u16| TcpListener::bind(local(port)).is_ok();
     let mut starts = starts.clone().skip(skipped).chain(starts);
     starts
-        .find(|start| (*start..*start + count as u16).all(|port| is_free(port)))
+        .find(|start| (*start..*start + count as u16).all(is_free))
         .ok_or_else(|| Error::Usage(format!("no {count} free ports in a row")))
 }

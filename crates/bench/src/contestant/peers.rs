@@ -84,6 +84,19 @@ fn valkey_in(binaries: &Path) -> Option<PathBuf> {
     program.is_file().then_some(program)
 }
 
+/// Returns name and program of a peer that is started: `redis`, `valkey` or NAME=PROGRAM.
+pub(crate) fn peer_program(peer: &str) -> Result<(String, PathBuf)> {
+    match peer_kind(peer)? {
+        Kind::Redis(program) => {
+            let name = peer.split_once('=').map_or(peer, |(name, _)| name);
+            Ok((name.into(), program))
+        }
+        _ => Err(Error::Usage(format!(
+            "--peer {peer}: expected valkey, redis or NAME=PROGRAM with one of these names"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,18 +122,5 @@ mod tests {
             let error = peer_kind(peer).expect_err("there is no such peer");
             assert!(error.to_string().contains(wanted), "{error}");
         }
-    }
-}
-
-/// Returns name and program of a peer that is started: `redis`, `valkey` or NAME=PROGRAM.
-pub(crate) fn peer_program(peer: &str) -> Result<(String, PathBuf)> {
-    match peer_kind(peer)? {
-        Kind::Redis(program) => {
-            let name = peer.split_once('=').map_or(peer, |(name, _)| name);
-            Ok((name.into(), program))
-        }
-        _ => Err(Error::Usage(format!(
-            "--peer {peer}: expected valkey, redis or NAME=PROGRAM with one of these names"
-        ))),
     }
 }

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 const PURGE_TIME: Duration = Duration::from_secs(5);
 /// Timeout of a missed purge, which may read the descriptions of millions of URLs on disk. A
 /// connection that is dead ends before, by its pings.
-const MISSED_TIME: Duration = Duration::from_mins(30);
+const MISSED_TIME: Duration = Duration::from_secs(30 * 60);
 /// Timeout of a request for missed purges. A node that starts accepts no clients meanwhile.
 const START_TIME: Duration = Duration::from_secs(2);
 /// Maximum size in bytes of a list of missed purges. Instead of a longer one, everything is purged.
@@ -172,7 +172,8 @@ impl Cluster {
     }
 
     /// Sends a purge to nodes, and returns those that have carried it out. Nodes that go down are
-    /// not awaited, and the purge is kept for those that have not carried it out. The nodes in `missed` are those for which the receivers keep the purge.
+    /// not awaited, and the purge is kept for those that have not carried it out. The nodes in
+    /// `missed` are those for which the receivers keep the purge.
     async fn send_to_all(
         self: &Arc<Self>,
         purge: &HeaderValue,
@@ -348,8 +349,8 @@ mod tests {
         assert_eq!(missed.first(other).map(|(_, first)| first), Some(purge(7)));
     }
 
-    /// Regression: a purge that arrived while the same one, or one of everything, was being sent was
-    /// dropped, although the node may have fetched the old content again meanwhile.
+    /// Regression: a purge that arrived while the same one, or one of everything, was being sent
+    /// was dropped, although the node may have fetched the old content again meanwhile.
     #[test]
     fn a_purge_is_not_included_in_one_that_is_being_sent() {
         let all = HeaderValue::from_static(PURGE_ALL);

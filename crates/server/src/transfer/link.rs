@@ -278,8 +278,8 @@ impl Link {
         }
     }
 
-    /// Tells the source once a second, and when it requests that, that the link is in use. The
-    /// reported position is 0, because nothing here keeps what was read: WAIT must not count it.
+    /// Reports position 0 once a second, and when the source requests that, so that the link counts
+    /// as used. Nothing here keeps what was read, and WAIT must not count it.
     pub fn acknowledge(&mut self) -> Result<(), Failure> {
         if self.acked_at.elapsed() < PAUSE && !self.is_asked {
             return Ok(());
