@@ -218,8 +218,8 @@ impl Parser {
     ///
     /// After [`Parsed::Incomplete`], the next call must get the same bytes, possibly moved,
     /// followed by more. The input is modified in one case only: quoted words of an inline command
-    /// are unescaped in place (see [`Parser::take_quoted`]). Total work is linear in the bytes of the
-    /// stream, regardless of the sizes of the reads.
+    /// are unescaped in place (see [`Parser::take_quoted`]). Total work is linear in the bytes of
+    /// the stream, regardless of the sizes of the reads.
     ///
     /// # Errors
     /// See [`ProtocolError`]; spans appended by this call are removed.
